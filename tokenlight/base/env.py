@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every environment variable that TokenLight reads: one table, typed, parsed once. Nothing else reads os.environ."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tokenlight.base.errors import ConfigError
+
+
+def _path(name: str, text: str) -> Path:
+    if not text:
+        raise ConfigError(f"{name} is empty; set it to a directory, or unset it")
+    return Path(text).expanduser()
+
+
+def _count(name: str, text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise ConfigError(f"{name} must be a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def _default_cache_dir(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "tokenlight"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Env:
+    """The parsed environment. Field docstrings are shown in docs/config.md."""
+
+    cache_dir: Path = field()
+    """TOKENLIGHT_CACHE: where fetched models are kept; default $XDG_CACHE_HOME/tokenlight or ~/.cache/tokenlight."""
+
+    api_key: str | None = None
+    """TOKENLIGHT_API_KEY: the key that clients must send; the flag --api-key wins."""
+
+    num_threads: int | None = None
+    """TOKENLIGHT_NUM_THREADS: CPU threads of the engine; default one per physical core that this process may use."""
+
+    log_level: str = "info"
+    """TOKENLIGHT_LOG_LEVEL: debug, info, warning or error; the flag --log-level wins."""
+
+
+def read_env(environ: Mapping[str, str] | None = None) -> Env:
+    """Parse the environment.
+
+    Args:
+        environ: what to read instead of this process's own, for tests.
+
+    Raises:
+        ConfigError: a variable is set to a value that it cannot have.
+    """
+    source = os.environ if environ is None else environ
+    cache = source.get("TOKENLIGHT_CACHE")
+    threads = source.get("TOKENLIGHT_NUM_THREADS")
+    level = source.get("TOKENLIGHT_LOG_LEVEL", "info").lower()
+    if level not in ("debug", "info", "warning", "error"):
+        raise ConfigError(
+            f"TOKENLIGHT_LOG_LEVEL must be debug, info, warning or error, got {level!r}"
+        )
+    return Env(
+        cache_dir=(
+            _default_cache_dir(source) if cache is None else _path("TOKENLIGHT_CACHE", cache)
+        ),
+        api_key=source.get("TOKENLIGHT_API_KEY") or None,
+        num_threads=None if threads is None else _count("TOKENLIGHT_NUM_THREADS", threads),
+        log_level=level,
+    )

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Log lines: one event, then key=value pairs. Never prompt text."""
+
+import logging
+import sys
+
+_ROOT = "tokenlight"
+
+
+def get_log(room: str) -> logging.Logger:
+    """The logger of a room, below `tokenlight`."""
+    return logging.getLogger(f"{_ROOT}.{room}")
+
+
+def configure(level: str) -> None:
+    """Send this process's TokenLight log lines to stderr from `level` (debug, info, warning, error) up."""
+    root = logging.getLogger(_ROOT)
+    root.setLevel(level.upper())
+    if not root.handlers:
+        sink = logging.StreamHandler(sys.stderr)
+        sink.setFormatter(
+            logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s", "%H:%M:%S")
+        )
+        root.addHandler(sink)
+        root.propagate = False
+
+
+def event(name: str, **fields: object) -> str:
+    """Format one log line: `name key=value ...`; values with blanks are quoted."""
+    parts = [name]
+    for key, value in fields.items():
+        text = f"{value:.3f}" if isinstance(value, float) else str(value)
+        parts.append(f"{key}={text!r}" if " " in text else f"{key}={text}")
+    return " ".join(parts)

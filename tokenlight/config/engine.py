@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the engine process is told: frozen, validated at birth, "auto" resolved before the engine starts.
+
+A field's flag is declared beside it (`flag(...)`): `config/flags.py` makes the parser, --help and docs/config.md
+from these fields and their docstrings, so nothing is written twice.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tokenlight.base.errors import ConfigError
+from tokenlight.config.field import flag
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """Which checkpoint, and in which precision it runs."""
+
+    model: str = field(default="", metadata=flag(positional="MODEL"))
+    """A GGUF file; empty for the default model."""
+
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = field(
+        default="auto", metadata=flag("--dtype")
+    )
+    """Activation type. auto: float32 on a CPU, the checkpoint's own on a GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """The paged KV cache."""
+
+    block_tokens: int = field(default=16, metadata=flag("--block-size"))
+    """Tokens per KV block: the unit of allocation and of prefix reuse; a power of two."""
+
+    kv_cache_bytes: int | None = field(default=None, metadata=flag("--kv-cache-memory-bytes"))
+    """Memory for KV. Default: room for four full contexts, at most a quarter of this machine's memory."""
+
+    kv_dtype: Literal["auto", "float32", "float16", "bfloat16"] = field(
+        default="auto", metadata=flag("--kv-cache-dtype")
+    )
+    """Type of stored keys and values. auto: float16, or float32 for a float32 checkpoint."""
+
+    prefix_reuse: Literal["off", "exact"] = field(
+        default="exact", metadata=flag("--enable-prefix-caching", on="exact", off="off")
+    )
+    """Whether computed blocks may serve a later prompt with the same prefix."""
+
+    def __post_init__(self) -> None:
+        if self.block_tokens < 1 or self.block_tokens & (self.block_tokens - 1):
+            raise ConfigError(f"--block-size must be a power of two, got {self.block_tokens}; try 16")
+        if self.kv_cache_bytes is not None and self.kv_cache_bytes < 1:
+            raise ConfigError(
+                f"--kv-cache-memory-bytes must be at least 1, got {self.kv_cache_bytes}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerConfig:
+    """How much work a step and the engine take on."""
+
+    max_model_tokens: int | None = field(default=None, metadata=flag("--max-model-len"))
+    """Longest prompt and answer together. Default: the checkpoint's own limit, or what the KV memory holds."""
+
+    max_num_requests: int = field(default=64, metadata=flag("--max-num-seqs"))
+    """Most requests that run in one step; more wait."""
+
+    max_step_tokens: int = field(default=512, metadata=flag("--max-num-batched-tokens"))
+    """Most tokens in one step: decodes first, prefill chunks fill the rest."""
+
+    def __post_init__(self) -> None:
+        if self.max_model_tokens is not None and self.max_model_tokens < 2:
+            raise ConfigError(f"--max-model-len must be at least 2, got {self.max_model_tokens}")
+        if self.max_num_requests < 1:
+            raise ConfigError(f"--max-num-seqs must be at least 1, got {self.max_num_requests}")
+        if self.max_step_tokens < self.max_num_requests:
+            raise ConfigError(
+                f"--max-num-batched-tokens ({self.max_step_tokens}) must be at least --max-num-seqs "
+                f"({self.max_num_requests}): every running request decodes in every step"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """Everything that the engine process needs; travels to it as JSON on its standard input."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    num_threads: int | None = field(default=None, metadata=flag("--num-threads"))
+    """CPU threads. Default: one per physical core that this process may use."""

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages between processes and their codec; plain data."""
+
+from tokenlight.wire.codec import (
+    decode_from_engine,
+    decode_to_engine,
+    encode,
+    pack_token_ids,
+    unpack_token_ids,
+)
+from tokenlight.wire.messages import (
+    Abort,
+    Delta,
+    Deltas,
+    Failed,
+    FinishReason,
+    FromEngine,
+    Generate,
+    ModelFacts,
+    Ready,
+    SamplingParams,
+    Status,
+    ToEngine,
+)
+
+__all__ = [
+    "Abort",
+    "Delta",
+    "Deltas",
+    "Failed",
+    "FinishReason",
+    "FromEngine",
+    "Generate",
+    "ModelFacts",
+    "Ready",
+    "SamplingParams",
+    "Status",
+    "ToEngine",
+    "decode_from_engine",
+    "decode_to_engine",
+    "encode",
+    "pack_token_ids",
+    "unpack_token_ids",
+]

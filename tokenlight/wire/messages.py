@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages between the API process and the engine process: plain data, one codec.
+
+The walk: the client sends `Generate` and `Abort`; the engine answers with `Ready` or `Failed` once, then `Deltas`
+after each step and `Status` every second. Token ids of a prompt travel as packed little-endian int32.
+"""
+
+from typing import Literal
+
+import msgspec
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
+    """How the next token is chosen. Validated at the door (`text`/`server`), trusted behind it."""
+
+    temperature: float = 1.0
+    """0 means greedy: the largest logit, the lowest id among equals."""
+    top_k: int = 0
+    """Keep the k most likely tokens; 0 keeps all."""
+    top_p: float = 1.0
+    """Keep the smallest set of most likely tokens whose probabilities sum to at least this."""
+    min_p: float = 0.0
+    """Keep tokens at least this many times as likely as the most likely one."""
+    seed: int = 0
+    """Key of this request's random numbers, together with each token's position. 63 bits."""
+
+
+class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
+    request_id: str
+    prompt_token_ids: bytes
+    """int32, little-endian, packed."""
+    sampling: SamplingParams
+    max_new_tokens: int
+    """At least 1; already lowered to what the context leaves."""
+    stop_token_ids: tuple[int, ...] = ()
+    """Sampling one of these ends the request; the token is counted and not delivered."""
+    priority: int = 0
+    """Lower runs first, as in vLLM."""
+
+
+class Abort(msgspec.Struct, frozen=True, kw_only=True, tag="abort"):
+    request_id: str
+
+
+class Delta(msgspec.Struct, frozen=True, array_like=True):
+    """What one step did for one request."""
+
+    request_id: str
+    token_ids: list[int]
+    """New tokens, in order, without the stop token. May be empty when the request finishes."""
+    num_cached_tokens: int
+    """Prompt tokens whose KV was reused; constant from the first delta on."""
+    finish_reason: FinishReason | None = None
+    num_sampled_tokens: int = 0
+    """Tokens sampled so far, the stop token included: what usage reports."""
+    error: str | None = None
+    """Why, when finish_reason is "error"."""
+
+
+class Deltas(msgspec.Struct, frozen=True, kw_only=True, tag="deltas"):
+    deltas: list[Delta]
+
+
+class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the engine knows once the model is loaded."""
+
+    max_model_tokens: int
+    """Prompt and answer together; what the KV pool can hold is counted in."""
+    vocab_size: int
+    block_tokens: int
+    num_blocks: int
+    kv_bytes: int
+    weights_bytes: int
+    load_s: float
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
+    facts: ModelFacts
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
+    """The engine could not start. `code` is a `TokenLightError`'s."""
+
+    code: str
+    message: str
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True, tag="status"):
+    """The engine's heartbeat, sent every second by a thread of its own, so that a busy engine still beats.
+
+    All counts are totals since start unless they say `running`, `waiting` or `free`.
+    """
+
+    num_steps: int
+    step_running_s: float
+    """How long the current step has run; 0 between steps."""
+    num_running: int
+    num_waiting: int
+    num_free_blocks: int
+    num_blocks: int
+    num_cached_blocks: int
+    """Free blocks whose contents can still serve a prefix."""
+    num_prompt_tokens: int
+    num_cached_tokens: int
+    num_sampled_tokens: int
+    num_preemptions: int
+
+
+ToEngine = Generate | Abort
+FromEngine = Ready | Failed | Deltas | Status
