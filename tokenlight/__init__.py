@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Exported names and where they live; imported on first use, so that `import tokenlight` stays light.
+# Exported names and where they live; imported on first use: `import tokenlight` stays light.
 _EXPORTS = {
     "AsyncLLM": "tokenlight.engine.client",
     "LLM": "tokenlight.engine.llm",

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every environment variable that TokenLight reads: one table, typed, parsed once. Nothing else reads os.environ."""
+"""Every environment variable that TokenLight reads: one table, typed, parsed once.
+
+Nothing else reads os.environ.
+"""
 
 import os
 from collections.abc import Mapping
@@ -31,13 +34,16 @@ class Env:
     """The parsed environment. Field docstrings are shown in docs/config.md."""
 
     cache_dir: Path = field()
-    """TOKENLIGHT_CACHE: where fetched models are kept; default $XDG_CACHE_HOME/tokenlight or ~/.cache/tokenlight."""
+    """TOKENLIGHT_CACHE: where fetched models are kept.
+
+    Default: $XDG_CACHE_HOME/tokenlight or ~/.cache/tokenlight.
+    """
 
     api_key: str | None = None
     """TOKENLIGHT_API_KEY: the key that clients must send; the flag --api-key wins."""
 
     num_threads: int | None = None
-    """TOKENLIGHT_NUM_THREADS: CPU threads of the engine; default one per physical core that this process may use."""
+    """TOKENLIGHT_NUM_THREADS: CPU threads of the engine. Default: one per physical core."""
 
     log_level: str = "info"
     """TOKENLIGHT_LOG_LEVEL: debug, info, warning or error; the flag --log-level wins."""

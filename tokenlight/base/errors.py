@@ -6,7 +6,7 @@
     |- CheckpointError          a model's files cannot be used
     |  |- CheckpointNotFound    nothing is there
     |  |- CheckpointCorrupt     truncated, inconsistent, or not what its header says
-    |  |- UnsupportedCheckpoint well formed, but of an architecture, type or tokenizer we do not have
+    |  |- UnsupportedCheckpoint well formed, of an architecture, type or tokenizer we lack
     |  '- DownloadFailed        the default model (or a Hub model) could not be fetched
     |- RequestError             the caller's request is wrong; he can mend it
     |  |- InvalidRequest        malformed body, wrong type, value out of range
@@ -23,8 +23,8 @@
        |- ServerStopping        the server is draining
        '- InternalError         a fault of ours
 
-Each carries a stable `code`; `server/errors.py` maps the classes to HTTP in one table. A message says what
-was asked, what is allowed and what to do.
+Each carries a stable `code`; `server/errors.py` maps the classes to HTTP in one table. A message
+says what was asked, what is allowed and what to do.
 """
 
 
@@ -86,14 +86,17 @@ class UnsupportedParameter(RequestError):
 
 
 class ContextTooLong(RequestError):
-    """The prompt alone does not fit. (A max_tokens that does not fit is lowered and reported, never refused.)"""
+    """The prompt alone does not fit.
+
+    (A max_tokens that does not fit is lowered and reported, never refused.)
+    """
 
     code = "context_length_exceeded"
 
     def __init__(self, *, prompt_tokens: int, limit_tokens: int, param: str | None = None) -> None:
         super().__init__(
-            f"the prompt has {prompt_tokens} tokens, but this server's context is {limit_tokens} tokens "
-            f"and at least 1 must be left for the answer; shorten the prompt by at least "
+            f"the prompt has {prompt_tokens} tokens, but this server's context is {limit_tokens} "
+            f"tokens and at least 1 must be left for the answer; shorten the prompt by at least "
             f"{prompt_tokens - limit_tokens + 1} tokens, or serve with a larger --max-model-len",
             param=param,
         )

@@ -13,7 +13,7 @@ def get_log(room: str) -> logging.Logger:
 
 
 def configure(level: str) -> None:
-    """Send this process's TokenLight log lines to stderr from `level` (debug, info, warning, error) up."""
+    """Send this process's log lines to stderr, from `level` (debug, info, warning, error) up."""
     root = logging.getLogger(_ROOT)
     root.setLevel(level.upper())
     if not root.handlers:

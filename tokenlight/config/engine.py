@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the engine process is told: frozen, validated at birth, "auto" resolved before the engine starts.
+"""What the engine process is told: frozen, and validated at birth.
 
-A field's flag is declared beside it (`flag(...)`): `config/flags.py` makes the parser, --help and docs/config.md
-from these fields and their docstrings, so nothing is written twice.
+A field's flag is declared beside it (`flag(...)`): `config/flags.py` makes the parser, --help and
+docs/config.md from these fields and their docstrings, so nothing is written twice.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class CacheConfig:
     """Tokens per KV block: the unit of allocation and of prefix reuse; a power of two."""
 
     kv_cache_bytes: int | None = field(default=None, metadata=flag("--kv-cache-memory-bytes"))
-    """Memory for KV. Default: room for four full contexts, at most a quarter of this machine's memory."""
+    """Memory for KV. Default: four full contexts, at most a quarter of this machine's memory."""
 
     kv_dtype: Literal["auto", "float32", "float16", "bfloat16"] = field(
         default="auto", metadata=flag("--kv-cache-dtype")
@@ -47,7 +47,9 @@ class CacheConfig:
 
     def __post_init__(self) -> None:
         if self.block_tokens < 1 or self.block_tokens & (self.block_tokens - 1):
-            raise ConfigError(f"--block-size must be a power of two, got {self.block_tokens}; try 16")
+            raise ConfigError(
+                f"--block-size must be a power of two, got {self.block_tokens}; try 16"
+            )
         if self.kv_cache_bytes is not None and self.kv_cache_bytes < 1:
             raise ConfigError(
                 f"--kv-cache-memory-bytes must be at least 1, got {self.kv_cache_bytes}"
@@ -59,7 +61,10 @@ class SchedulerConfig:
     """How much work a step and the engine take on."""
 
     max_model_tokens: int | None = field(default=None, metadata=flag("--max-model-len"))
-    """Longest prompt and answer together. Default: the checkpoint's own limit, or what the KV memory holds."""
+    """Longest prompt and answer together.
+
+    Default: the checkpoint's own limit, or what the KV memory holds if that is less.
+    """
 
     max_num_requests: int = field(default=64, metadata=flag("--max-num-seqs"))
     """Most requests that run in one step; more wait."""
@@ -74,8 +79,8 @@ class SchedulerConfig:
             raise ConfigError(f"--max-num-seqs must be at least 1, got {self.max_num_requests}")
         if self.max_step_tokens < self.max_num_requests:
             raise ConfigError(
-                f"--max-num-batched-tokens ({self.max_step_tokens}) must be at least --max-num-seqs "
-                f"({self.max_num_requests}): every running request decodes in every step"
+                f"--max-num-batched-tokens ({self.max_step_tokens}) must be at least "
+                f"--max-num-seqs ({self.max_num_requests}): each running request decodes in each step"
             )
 
 

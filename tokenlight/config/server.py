@@ -18,7 +18,10 @@ class ServerConfig:
     """TCP port; 0 picks a free one."""
 
     api_key: str | None = field(default=None, metadata=flag("--api-key"))
-    """Key that clients must send as `Authorization: Bearer KEY` or `x-api-key: KEY`. Default: none is asked for."""
+    """Key that clients must send, as `Authorization: Bearer KEY` or `x-api-key: KEY`.
+
+    Default: none is asked for.
+    """
 
     served_model_name: str | None = field(default=None, metadata=flag("--served-model-name"))
     """The model's name in the API. Default: the checkpoint's own name."""

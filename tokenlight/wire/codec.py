@@ -36,7 +36,7 @@ def pack_token_ids(token_ids: Sequence[int]) -> bytes:
 
 
 def unpack_token_ids(data: bytes) -> array[int]:
-    """The inverse of `pack_token_ids`, as an int32 array (a buffer that numpy and nanobind read in place)."""
+    """The inverse of `pack_token_ids`, as an int32 array that numpy and nanobind read in place."""
     ids = array("i")
     ids.frombytes(data)
     return ids

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages between the API process and the engine process: plain data, one codec.
 
-The walk: the client sends `Generate` and `Abort`; the engine answers with `Ready` or `Failed` once, then `Deltas`
-after each step and `Status` every second. Token ids of a prompt travel as packed little-endian int32.
+The walk: the client sends `Generate` and `Abort`; the engine answers with `Ready` or `Failed` once,
+then `Deltas` after each step and `Status` every second. A prompt travels as packed int32.
 """
 
 from typing import Literal
@@ -88,7 +88,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, tag="status"):
-    """The engine's heartbeat, sent every second by a thread of its own, so that a busy engine still beats.
+    """The engine's heartbeat: each second, from a thread of its own, so a busy engine still beats.
 
     All counts are totals since start unless they say `running`, `waiting` or `free`.
     """

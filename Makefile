@@ -1,0 +1,101 @@
+# Make is the API: people and CI call the same targets. `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := .make
+# A pip index that has the torch build you want, for example PyTorch's CPU index: make serve TORCH_INDEX=URL
+TORCH_INDEX ?=
+ARGS ?=
+OP ?=
+
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
+CPP := $(shell find csrc -name '*.cc' -o -name '*.h' -o -name 'CMakeLists.txt' 2>/dev/null)
+JOBS := $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: help setup serve fix check test ci-slow bench bench-slice docs size clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+# ---- setup: idempotent, offline once its stamp is there --------------------------------------------------------------
+
+setup: $(STAMPS)/build  ## make .venv, install what the engine needs, build the C++ parts
+
+$(STAMPS)/venv:
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "tokenlight needs Python 3.11 or newer; '$(PYTHON)' is $$("$(PYTHON)" --version 2>&1)." \
+	         "Set PYTHON=/path/to/python3.12"; exit 1; }
+	@echo "setup: making $(VENV) with $$("$(PYTHON)" --version)"
+	@"$(PYTHON)" -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/runtime: $(STAMPS)/venv pyproject.toml constraints.txt scripts/requirements.py
+	@echo "setup: installing the engine's packages into $(VENV): torch's CPU build and 25 smaller packages," \
+	      "about 300 MB to download, 1 GB on disk (torch builds for CUDA are several GB: see TORCH_INDEX in the README)"
+	@$(PIP) --upgrade 'pip>=24'
+	@$(if $(TORCH_INDEX),$(PIP) --index-url "$(TORCH_INDEX)" torch,true)
+	@$(PIP) $$($(BIN)/python scripts/requirements.py runtime build)
+	@touch $@
+
+$(STAMPS)/build: $(STAMPS)/runtime $(CPP) CMakeLists.txt
+	@echo "setup: building the C++ parts (a minute or two the first time)"
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(BIN)/python -m pip install --disable-pip-version-check --quiet \
+	  --no-build-isolation --no-deps -e .
+	@touch $@
+
+$(STAMPS)/dev: $(STAMPS)/build
+	@echo "setup: installing what the tests and checks use (transformers, openai, hypothesis, mypy, ...)," \
+	      "about 120 MB to download"
+	@$(PIP) $$($(BIN)/python scripts/requirements.py test dev)
+	@touch $@
+
+# ---- use ---------------------------------------------------------------------------------------------------------------
+
+serve: setup  ## fetch the default model (98 MB, once) and serve it; ARGS='MODEL --port 8001 ...'
+	@exec $(BIN)/tokenlight serve $(ARGS)
+
+# ---- check and test ----------------------------------------------------------------------------------------------------
+
+fix: $(STAMPS)/dev  ## format, and mend what the linters can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/clang-format -i $(filter %.cc %.h,$(CPP))
+
+check: $(STAMPS)/dev  ## formatting, lint, types, room order, generated files; under a minute
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/clang-format --dry-run -Werror $(filter %.cc %.h,$(CPP))
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/mypy
+	$(BIN)/python scripts/generated.py --check
+	$(BIN)/python scripts/size.py --check
+
+test: $(STAMPS)/dev  ## the CPU suite; under five minutes on two cores
+	$(BIN)/pytest -q -m "not slow and not cuda and not multi_gpu" $(ARGS)
+
+ci-slow: $(STAMPS)/dev  ## sanitizers, slow tests, a fresh clone installed and served
+	bash scripts/sanitize.sh
+	$(BIN)/pytest -q -m "slow and not cuda and not multi_gpu" $(ARGS)
+
+# ---- measure -----------------------------------------------------------------------------------------------------------
+
+bench: $(STAMPS)/dev  ## one op's implementations beside the reference and the roofline: make bench OP=linear
+	$(BIN)/python benchmarks/kernels.py $(if $(OP),--op $(OP))
+
+bench-slice: $(STAMPS)/dev  ## the served default model beside transformers; prints BAR lines
+	$(BIN)/python benchmarks/slice.py
+
+# ---- keep --------------------------------------------------------------------------------------------------------------
+
+docs: $(STAMPS)/dev  ## write the generated files (stubs, docs/config.md)
+	$(BIN)/python scripts/generated.py
+
+size: $(STAMPS)/dev  ## lines per room, and what is over budget
+	$(BIN)/python scripts/size.py
+
+clean:  ## remove .venv, builds and stamps
+	rm -rf $(VENV) $(STAMPS) build dist

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every room's tests share: the default model's file."""
+
+from pathlib import Path
+
+import pytest
+
+from tokenlight.base.env import read_env
+from tokenlight.checkpoint import fetch_default_model
+
+
+@pytest.fixture(scope="session")
+def default_model_path() -> Path:
+    """The default model's GGUF, fetched once into the user's cache as `tokenlight serve` does."""
+    return fetch_default_model(read_env().cache_dir)
