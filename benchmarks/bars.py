@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BAR lines: what a bench promised, what it measured, and an exit status that cannot be green by omission."""
+"""BAR lines: what a bench promised and what it measured; nothing is green by omission."""
 
 from __future__ import annotations
 
