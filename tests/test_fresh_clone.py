@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A newcomer's first minutes: the README's two commands in a fresh clone with an empty environment."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+SETUP_S = 1200.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(3600)]
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This repository's HEAD, cloned; nothing that is ignored or uncommitted comes along."""
+    folder = tmp_path_factory.mktemp("newcomer") / "tokenlight"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A user's environment with an empty home: no caches, no virtual environment, no settings."""
+    python_dir = str(Path(sys.base_prefix) / "bin")
+    return {
+        "HOME": str(tmp_path_factory.mktemp("home")),
+        "PATH": f"{python_dir}:/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+    }
+
+
+def first_command(pattern: str) -> str:
+    """The README's first line that matches; the test runs what the page says."""
+    found = re.search(pattern, README, re.MULTILINE)
+    assert found, pattern
+    return found.group(0)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for_line(lines: Iterator[str], wanted: str) -> list[str]:
+    seen = []
+    for line in lines:
+        seen.append(line)
+        if wanted in line:
+            return seen
+    raise AssertionError("the server ended; it said:\n" + "".join(seen))
+
+
+def test_serve_answers_the_readme_curl(clone: Path, environment: dict[str, str]) -> None:
+    port = free_port()
+    assert first_command(r"^make serve$") == "make serve"
+    command = ["make", "serve", f"ARGS=--port {port}"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    start_s = time.monotonic()
+    server = subprocess.Popen(
+        command, cwd=clone, env=environment, start_new_session=True, **pipes
+    )  # fmt: skip
+    try:
+        assert server.stdout
+        said = wait_for_line(iter(server.stdout.readline, ""), "curl ")
+        assert time.monotonic() - start_s < SETUP_S
+        before = "".join(said)
+        assert "to download" in before, "setup must say how much it downloads"
+        assert "98" in before, "the default model's size must be said"
+        curl = first_command(r"^curl http[\s\S]*?\}'$").replace(":8000", f":{port}")
+        answer = subprocess.run(
+            shlex.split(curl), env=environment, capture_output=True, text=True, timeout=120
+        )
+        body = json.loads(answer.stdout)
+        assert "Paris" in body["choices"][0]["message"]["content"]
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(60)
+
+
+def test_second_setup_is_offline_and_quick(clone: Path, environment: dict[str, str]) -> None:
+    offline = {**environment, "PIP_NO_INDEX": "1"}
+    start_s = time.monotonic()
+    subprocess.run(["make", "setup"], cwd=clone, env=offline, check=True, timeout=60)
+    assert time.monotonic() - start_s < 10
+
+
+def test_make_test_passes(clone: Path, environment: dict[str, str]) -> None:
+    assert first_command(r"`make test`")
+    result = subprocess.run(
+        ["make", "test"], cwd=clone, env=environment, capture_output=True, text=True, timeout=2400
+    )
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]
+    assert re.search(r"\d+ passed", result.stdout)
