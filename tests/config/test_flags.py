@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags come from the dataclasses: names, help, types, defaults and errors."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tokenlight.base.errors import ConfigError
+from tokenlight.config import EngineConfig, ServerConfig
+from tokenlight.config.flags import REFUSED, FlagParser, add_flags, build, flags_of, given
+
+ROOT = Path(__file__).parents[2]
+
+
+def parse(*argv: str) -> tuple[EngineConfig, ServerConfig]:
+    parser = FlagParser(prog="tokenlight serve")
+    add_flags(parser, EngineConfig, ServerConfig)
+    typed = parser.parse_strictly(argv)
+    return (
+        build(EngineConfig, given(typed, EngineConfig)),
+        build(ServerConfig, given(typed, ServerConfig)),
+    )
+
+
+def test_nothing_typed_gives_the_defaults_of_the_dataclasses():
+    assert parse() == (EngineConfig(), ServerConfig())
+
+
+def test_each_kind_of_value_lands_in_its_nested_field():
+    engine, server = parse(
+        "some.gguf",
+        "--block-size",
+        "32",
+        "--dtype=float32",
+        "--port",
+        "0",
+        "--drain-timeout",
+        "1.5",
+    )
+    assert engine.model.model == "some.gguf"
+    assert engine.model.dtype == "float32"
+    assert engine.cache.block_tokens == 32
+    assert engine.scheduler.max_step_tokens == EngineConfig().scheduler.max_step_tokens
+    assert (server.port, server.drain_s) == (0, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"),
+    [("--enable-prefix-caching", "exact"), ("--no-enable-prefix-caching", "off")],
+)
+def test_a_boolean_flag_has_both_forms(typed, value):
+    assert parse(typed)[0].cache.prefix_reuse == value
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (
+            ["--max-model-length", "4"],
+            r"unknown flag --max-model-length \(did you mean --max-model-len\?\)",
+        ),
+        (["--max-model", "4"], r"unknown flag --max-model \(did you mean --max-model-len\?\)"),
+        (["--quux"], r"unknown flag --quux; see tokenlight serve --help"),
+        (["a.gguf", "b.gguf"], r"unexpected argument 'b.gguf'"),
+        (["--port", "http"], r"--port must be a whole number, got 'http'"),
+        (["--port", "70000"], r"--port must be from 0 to 65535, got 70000"),
+        (["--drain-timeout", "soon"], r"--drain-timeout must be a number, got 'soon'"),
+        (["--dtype", "int3"], r"--dtype must be auto, float32, float16 or bfloat16, got 'int3'"),
+        (["--port"], r"--port"),
+        (["--trust-remote-code"], r"--trust-remote-code is refused: code from a checkpoint"),
+    ],
+)
+def test_a_wrong_flag_is_a_config_error_that_says_what_to_do(argv, message):
+    with pytest.raises(ConfigError, match=message):
+        parse(*argv)
+
+
+def test_every_flag_has_help_and_a_name_nobody_else_has():
+    flags = [*flags_of(EngineConfig), *flags_of(ServerConfig)]
+    assert all(len(flag.help) > 10 for flag in flags)
+    names = [flag.shown for flag in flags]
+    assert len(set(names)) == len(names)
+
+
+def test_every_config_field_is_reachable_by_a_flag():
+    source = "".join(
+        (ROOT / "tokenlight/config" / f).read_text() for f in ("engine.py", "server.py")
+    )
+    declared = len(re.findall(r"metadata=flag\(", source))
+    assert declared == len([*flags_of(EngineConfig), *flags_of(ServerConfig)])
+
+
+def test_help_shows_each_flag_once(capsys):
+    parser = FlagParser(prog="tokenlight serve")
+    add_flags(parser, EngineConfig, ServerConfig)
+    text = parser.format_help()
+    for flag in flags_of(EngineConfig):
+        if flag.name:
+            assert len(re.findall(rf"^  {flag.name}\b", text, re.M)) == 1
+    for name in REFUSED:
+        assert name not in text
