@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A newcomer's first minutes: the README's two commands in a fresh clone with an empty environment."""
+"""A newcomer's first minutes: the README's two commands in a fresh clone, an empty environment."""
 
 import json
 import os
