@@ -153,7 +153,7 @@ def idle_cpu_percent(server: Server) -> float:
 
 
 def fill_kv_pool(server: Server) -> None:
-    """From the command to the first 200 of /health, less `import torch`; medians of both."""
+    """Prompts that together are larger than the pool: each of its pages is touched."""
     rng = random.Random(1)
     for _ in range(8):
         server.complete(random_prompt(rng, 2000), 1)

@@ -35,14 +35,16 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_sdist_holds_what_a_build_needs(dist: Path) -> None:
-    names = tarfile.open(next(dist.glob("*.tar.gz"))).getnames()
+    with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
+        names = archive.getnames()
     inside = {name.split("/", 1)[1] for name in names if "/" in name}
     assert {"pyproject.toml", "CMakeLists.txt", "LICENSE", "csrc/bindings/control.cc"} <= inside
     assert not [name for name in inside if name.startswith((".venv", "build/", ".make"))]
 
 
 def test_wheel_holds_the_package_and_no_sources(dist: Path) -> None:
-    names = zipfile.ZipFile(next(dist.glob("*.whl"))).namelist()
+    with zipfile.ZipFile(next(dist.glob("*.whl"))) as archive:
+        names = archive.namelist()
     assert [n for n in names if n.startswith("tokenlight/control/_control.") and n.endswith(".so")]
     assert [n for n in names if n.startswith("tokenlight/kernels/_cpu.") and n.endswith(".so")]
     assert "tokenlight/py.typed" in names
