@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How tensors are stored in files: the formats we read, and the geometry of their blocks."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFormat:
+    """A row of a tensor is a run of blocks: `block_elements` numbers in `block_bytes` bytes."""
+
+    name: str
+    block_elements: int
+    block_bytes: int
+
+    def row_bytes(self, num_elements: int) -> int:
+        """Bytes of a row; `num_elements` is a multiple of `block_elements`."""
+        return num_elements // self.block_elements * self.block_bytes
+
+
+STORED_FORMATS: dict[str, StoredFormat] = {
+    stored.name: stored
+    for stored in (
+        StoredFormat("f32", 1, 4),
+        StoredFormat("f16", 1, 2),
+        StoredFormat("bf16", 1, 2),
+        StoredFormat("q4_0", 32, 18),
+        StoredFormat("q4_1", 32, 20),
+        StoredFormat("q8_0", 32, 34),
+    )
+}
