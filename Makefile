@@ -84,10 +84,10 @@ ci-slow: $(STAMPS)/dev  ## sanitizers, slow tests, a fresh clone installed and s
 # ---- measure -----------------------------------------------------------------------------------------------------------
 
 bench: $(STAMPS)/dev  ## one op's implementations beside the reference and the roofline: make bench OP=linear
-	$(BIN)/python benchmarks/kernels.py $(if $(OP),--op $(OP))
+	$(BIN)/python -m benchmarks.kernels $(if $(OP),--op $(OP))
 
 bench-slice: $(STAMPS)/dev  ## the served default model beside transformers; prints BAR lines
-	$(BIN)/python benchmarks/slice.py
+	$(BIN)/python -m benchmarks.slice
 
 # ---- keep --------------------------------------------------------------------------------------------------------------
 

@@ -15,9 +15,8 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from bars import Bar, ratio_of_medians, report
-from served import Server, serve
-
+from benchmarks.bars import Bar, ratio_of_medians, report
+from benchmarks.served import Server, serve
 from tokenlight.base.env import read_env
 from tokenlight.checkpoint import fetch_default_model, open_checkpoint
 
