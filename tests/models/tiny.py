@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny random models, written as GGUF files by the `gguf` package.
+
+`write_tiny_llama` needs neither torch nor a network, and the same arguments give the same file.
+"""
+
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+from string import ascii_lowercase
+from typing import TypedDict, Unpack
+
+import gguf
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = Mapping[str, NDArray[np.float32]]
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+FIRST_MERGES = (
+    "Ġ t", "h e", "i n", "Ġ a", "Ġt he", "r e", "o n", "Ġ Ġ", "a t", "e r", "in g", "Ġ s", "Ċ Ċ",
+)  # fmt: skip
+
+
+class Shape(TypedDict, total=False):
+    """The sizes that a caller may choose; what he leaves out is as in `SMALL`."""
+
+    vocab_size: int
+    hidden_size: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    context: int
+
+
+SMALL: Shape = {
+    "vocab_size": 512,
+    "hidden_size": 64,
+    "layers": 2,
+    "heads": 4,
+    "kv_heads": 2,
+    "context": 2048,
+}
+
+
+def write_tiny_llama(
+    path: Path,
+    *,
+    seed: int = 0,
+    format: str = "f32",
+    tied: bool = True,
+    tokenizer: bool = True,
+    **shape: Unpack[Shape],
+) -> Path:
+    """Write a random llama. `format` is that of the matrices, as the package names formats.
+
+    With a tokenizer, `vocab_size` is at least 272: three specials, 256 bytes, 13 merges; what is
+    left are merges of letters, so every token but the specials has text.
+    """
+    config = llama_config(**shape)
+    state = random_llama(config, seed=seed, tied=tied)
+    write_gguf(path, "llama", config, state, format=format, tokenizer=tokenizer)
+    return path
+
+
+def llama_config(**shape: Unpack[Shape]) -> dict[str, float]:
+    """In config.json's keys."""
+    sizes = {**SMALL, **shape}
+    return {
+        "vocab_size": sizes["vocab_size"],
+        "hidden_size": sizes["hidden_size"],
+        "intermediate_size": sizes["hidden_size"] * 2,
+        "num_hidden_layers": sizes["layers"],
+        "num_attention_heads": sizes["heads"],
+        "num_key_value_heads": sizes["kv_heads"],
+        "head_dim": sizes.get("head_dim", sizes["hidden_size"] // sizes["heads"]),
+        "max_position_embeddings": sizes["context"],
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+    }
+
+
+def random_llama(config: Mapping[str, float], *, seed: int, tied: bool) -> Arrays:
+    """Random numbers under Hugging Face's names, scaled so that greedy text varies."""
+    rng = np.random.default_rng(seed)
+    hidden, inner = int(config["hidden_size"]), int(config["intermediate_size"])
+    q_rows = int(config["num_attention_heads"]) * int(config["head_dim"])
+    kv_rows = int(config["num_key_value_heads"]) * int(config["head_dim"])
+
+    def matrix(rows: int, columns: int, scale: float = 2.0) -> NDArray[np.float32]:
+        numbers = rng.standard_normal((rows, columns), dtype=np.float32)
+        return numbers * np.float32(scale / np.sqrt(columns))
+
+    def gain() -> NDArray[np.float32]:
+        return 1 + 0.1 * rng.standard_normal(hidden, dtype=np.float32)
+
+    state = {"model.embed_tokens.weight": matrix(int(config["vocab_size"]), hidden, 8.0)}
+    for layer in range(int(config["num_hidden_layers"])):
+        prefix = f"model.layers.{layer}."
+        state |= {
+            prefix + "input_layernorm.weight": gain(),
+            prefix + "self_attn.q_proj.weight": matrix(q_rows, hidden),
+            prefix + "self_attn.k_proj.weight": matrix(kv_rows, hidden),
+            prefix + "self_attn.v_proj.weight": matrix(kv_rows, hidden),
+            prefix + "self_attn.o_proj.weight": matrix(hidden, q_rows),
+            prefix + "post_attention_layernorm.weight": gain(),
+            prefix + "mlp.gate_proj.weight": matrix(inner, hidden),
+            prefix + "mlp.up_proj.weight": matrix(inner, hidden),
+            prefix + "mlp.down_proj.weight": matrix(hidden, inner),
+        }
+    state["model.norm.weight"] = gain()
+    if not tied:
+        state["lm_head.weight"] = matrix(int(config["vocab_size"]), hidden, 8.0)
+    return state
+
+
+def write_gguf(
+    path: Path,
+    architecture: str,
+    config: Mapping[str, float],
+    state: Arrays,
+    *,
+    format: str = "f32",
+    tokenizer: bool = True,
+    formats: Mapping[str, str] | None = None,
+) -> None:
+    """Write `state` (Hugging Face's names) as llama.cpp's converter would.
+
+    Args:
+        path: the file to write.
+        architecture: GGUF's general.architecture.
+        config: in config.json's keys.
+        state: every tensor.
+        format: of all matrices.
+        tokenizer: whether to add `tiny_tokenizer`.
+        formats: exceptions to `format`, by the tensor's name in `state`.
+    """
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_block_count(int(config["num_hidden_layers"]))
+    writer.add_context_length(int(config["max_position_embeddings"]))
+    writer.add_embedding_length(int(config["hidden_size"]))
+    writer.add_feed_forward_length(int(config["intermediate_size"]))
+    writer.add_head_count(int(config["num_attention_heads"]))
+    writer.add_head_count_kv(int(config["num_key_value_heads"]))
+    writer.add_key_length(int(config["head_dim"]))
+    writer.add_value_length(int(config["head_dim"]))
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_freq_base(config["rope_theta"])
+    if tokenizer:
+        add_tokenizer(writer, int(config["vocab_size"]))
+    names = gguf.get_tensor_name_map(
+        next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture),
+        int(config["num_hidden_layers"]),
+    )
+    for name, array in state.items():
+        as_stored = in_gguf_order(architecture, name, array, config)
+        kind = stored_type(name, array, (formats or {}).get(name, format))
+        writer.add_tensor(
+            names.get_name(name, try_suffixes=(".weight", ".bias")),
+            gguf.quants.quantize(as_stored, kind),
+            raw_dtype=kind,
+        )
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def stored_type(name: str, array: NDArray[np.float32], format: str) -> gguf.GGMLQuantizationType:
+    """Vectors stay float32, as in every file of llama.cpp's."""
+    return gguf.GGMLQuantizationType["F32" if array.ndim == 1 else format.upper()]
+
+
+def in_gguf_order(
+    architecture: str, name: str, array: NDArray[np.float32], config: Mapping[str, float]
+) -> NDArray[np.float32]:
+    """The llama architecture rotates neighbours, not halves: rows of q and k are interleaved."""
+    if architecture != "llama" or not any(part in name for part in (".q_proj.", ".k_proj.")):
+        return array
+    key = "num_attention_heads" if ".q_proj." in name else "num_key_value_heads"
+    heads = int(config[key])
+    return np.ascontiguousarray(
+        array.reshape(heads, 2, array.shape[0] // heads // 2, *array.shape[1:])
+        .swapaxes(1, 2)
+        .reshape(array.shape)
+    )
+
+
+def byte_characters() -> list[str]:
+    """The printable stand-in of each byte in byte-level BPE, as GPT-2 chose them."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    stand_ins = {byte: chr(byte) for byte in printable}
+    stand_ins |= {byte: chr(256 + index) for index, byte in enumerate(others)}
+    return [stand_ins[byte] for byte in range(256)]
+
+
+def tiny_tokenizer(vocab_size: int) -> tuple[list[str], list[str]]:
+    """Tokens (specials first) and merges of a byte-level BPE of exactly `vocab_size` tokens."""
+    tokens = [*SPECIAL_TOKENS, *byte_characters()]
+    merges = list(FIRST_MERGES)
+    known = {merge.replace(" ", "") for merge in merges}
+    stems = list(ascii_lowercase)
+    while len(tokens) + len(merges) < vocab_size:
+        pairs = [pair for pair in product(stems, ascii_lowercase) if "".join(pair) not in known]
+        pairs = pairs[: vocab_size - len(tokens) - len(merges)]
+        merges += [" ".join(pair) for pair in pairs]
+        stems = ["".join(pair) for pair in pairs]
+        known.update(stems)
+    tokens += [merge.replace(" ", "") for merge in merges]
+    assert len(tokens) == vocab_size, "a tokenizer needs at least 272 tokens"
+    return tokens, merges
+
+
+def add_tokenizer(writer: gguf.GGUFWriter, vocab_size: int) -> None:
+    tokens, merges = tiny_tokenizer(vocab_size)
+    control, normal = gguf.TokenType.CONTROL, gguf.TokenType.NORMAL
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(tokens)
+    writer.add_token_types([control if token in SPECIAL_TOKENS else normal for token in tokens])
+    writer.add_token_merges(merges)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_pad_token_id(2)
+    writer.add_add_bos_token(False)
+    writer.add_add_space_prefix(False)
+    writer.add_chat_template(CHAT_TEMPLATE)
