@@ -27,21 +27,6 @@ def metric(server: Server, name: str) -> float:
 def prompts(rng: random.Random) -> list[tuple[str, int]]:
     """Prompts of 5 to 150 words, some sharing their beginnings, each with its own max_tokens."""
     words = ["sea", "calm", "old", "men", "sat", "boats", "telling", "long", "stories"]
-        "the",
-        "sea",
-        "was",
-        "calm",
-        "and",
-        "old",
-        "men",
-        "sat",
-        "by",
-        "their",
-        "boats",
-        "telling",
-        "long",
-        "stories",
-    ]
     made = []
     for _ in range(NUM_STREAMS):
         tail = " ".join(rng.choice(words) for _ in range(rng.randrange(5, 150)))
