@@ -1,1 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Op contracts and implementations; the only door to compiled kernels and vendor libraries.
+
+Call an op as a function: `kernels.rms_norm(x_TD, weight_D, eps=1e-6)`. Shapes are in the names;
+each contract has them.
+"""
+
+from tokenlight.kernels.explain import explain
+from tokenlight.kernels.formats import FORMATS, Format
+from tokenlight.kernels.ops import OPS
+from tokenlight.kernels.ops.embedding import embedding
+from tokenlight.kernels.ops.gelu_tanh_mul import gelu_tanh_mul
+from tokenlight.kernels.ops.linear import linear
+from tokenlight.kernels.ops.paged_attention import paged_attention
+from tokenlight.kernels.ops.rms_norm import rms_norm
+from tokenlight.kernels.ops.rope import rope_
+from tokenlight.kernels.ops.sample import sample
+from tokenlight.kernels.ops.silu_mul import silu_mul
+from tokenlight.kernels.ops.softcap import softcap
+from tokenlight.kernels.ops.write_kv import write_kv_
+from tokenlight.kernels.pack import PackedLinear, pack_linear
+from tokenlight.kernels.threads import set_num_threads
+
+__all__ = [
+    "FORMATS",
+    "OPS",
+    "Format",
+    "PackedLinear",
+    "embedding",
+    "explain",
+    "gelu_tanh_mul",
+    "linear",
+    "pack_linear",
+    "paged_attention",
+    "rms_norm",
+    "rope_",
+    "sample",
+    "set_num_threads",
+    "silu_mul",
+    "softcap",
+    "write_kv_",
+]

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an op is: a contract (a function without a body) and implementations that claim to keep it.
+
+Calling an op runs the implementation bound to the call's site: the device, the dtypes that the
+contract is typed by, and the weight format. A site is bound once, by rank among the implementations
+that can serve it, and remembered.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+
+import torch
+
+from tokenlight.kernels.formats import Format
+from tokenlight.kernels.machine import features
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+REFERENCE = 0
+PORTABLE = 50
+TUNED = 100
+
+
+class Site(NamedTuple):
+    """What an implementation is chosen by; `stored` is the dtype of weights or cache, if any."""
+
+    device: str
+    dtype: torch.dtype
+    stored: torch.dtype
+    format: Format | None
+
+
+@dataclass(frozen=True, slots=True)
+class Implementation(Generic[P, R]):
+    """One way to run an op, and what it needs. None means that anything will do."""
+
+    backend: str
+    run: Callable[P, R]
+    device: str
+    needs: frozenset[str]
+    dtypes: frozenset[torch.dtype] | None
+    stored: frozenset[torch.dtype] | None
+    formats: frozenset[Format] | None
+    rank: int
+
+    def why_not(self, site: Site) -> str | None:
+        """Why this implementation cannot serve `site`; None when it can."""
+        if self.device not in ("any", site.device):
+            return f"runs on {self.device}"
+        if missing := self.needs - features(site.device):
+            return f"needs {', '.join(sorted(missing))}"
+        if self.dtypes is not None and site.dtype not in self.dtypes:
+            return f"does not take {site.dtype}"
+        if self.stored is not None and site.stored not in self.stored:
+            return f"does not read {site.stored}"
+        if self.formats is not None and site.format not in self.formats:
+            return f"does not read {site.format}"
+        return None
+
+
+class Op(Generic[P, R]):
+    """A contract that can be called. Tensors are passed by position, options by keyword."""
+
+    def __init__(
+        self, contract: Callable[P, R], typed_by: tuple[str, str] | None, mutates: tuple[str, ...]
+    ) -> None:
+        parameters = list(inspect.signature(contract).parameters)
+        first, second = typed_by or (parameters[0], parameters[0])
+        self.name = contract.__name__
+        self.contract = contract
+        self.mutates = tuple(parameters.index(name) for name in mutates)
+        self.implementations: list[Implementation[P, R]] = []
+        self.takes_format = "format" in parameters
+        self.is_typed_by_two = first != second
+        self._first = parameters.index(first)
+        self._second = parameters.index(second)
+        self._bound: dict[Site | tuple[Any, ...], Callable[P, R]] = {}
+        self.__doc__ = contract.__doc__
+        self.__name__ = contract.__name__
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        first: Any = args[self._first]
+        second: Any = args[self._second]
+        key = (first.device.type, first.dtype, second.dtype, kwargs.get("format"))
+        run = self._bound.get(key)
+        if run is None:
+            run = self._bound[key] = self.bind(self.site(*args, **kwargs)).run
+        return run(*args, **kwargs)
+
+    def site(self, *args: P.args, **kwargs: P.kwargs) -> Site:
+        """What a call with these arguments is bound by."""
+        first: Any = args[self._first]
+        second: Any = args[self._second]
+        weight_format: Any = kwargs.get("format")
+        return Site(first.device.type, first.dtype, second.dtype, weight_format)
+
+    def bind(self, site: Site) -> Implementation[P, R]:
+        """The highest-ranked implementation that can serve `site`.
+
+        Raises:
+            LookupError: none can; says why for each.
+        """
+        able = [i for i in self.implementations if i.why_not(site) is None]
+        if not able:
+            reasons = "; ".join(f"{i.backend} {i.why_not(site)}" for i in self.implementations)
+            raise LookupError(f"no implementation of {self.name} for {site}: {reasons}")
+        return max(able, key=lambda i: i.rank)
+
+    def implement(
+        self,
+        backend: str,
+        *,
+        device: str,
+        rank: int,
+        needs: Collection[str] = (),
+        dtypes: Collection[torch.dtype] | None = None,
+        stored: Collection[torch.dtype] | None = None,
+        formats: Collection[Format] | None = None,
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """Register the decorated function, which mypy holds to the contract's signature.
+
+        Args:
+            backend: its name in `explain` and in test ids; unique within the op.
+            device: "cpu", "cuda", or "any".
+            rank: REFERENCE < PORTABLE < TUNED; the highest that can serve a site does.
+            needs: features of `machine.features` that must be there.
+            dtypes: activation dtypes that it takes; None for all.
+            stored: weight or cache dtypes that it reads; None for all.
+            formats: weight formats, layout included, that it reads; None for all.
+        """
+
+        def register(run: Callable[P, R]) -> Callable[P, R]:
+            if any(i.backend == backend for i in self.implementations):
+                raise ValueError(f"{self.name} has an implementation named {backend!r} already")
+            self.implementations.append(
+                Implementation(
+                    backend=backend,
+                    run=run,
+                    device=device,
+                    needs=frozenset(needs),
+                    dtypes=None if dtypes is None else frozenset(dtypes),
+                    stored=None if stored is None else frozenset(stored),
+                    formats=None if formats is None else frozenset(formats),
+                    rank=rank,
+                )
+            )
+            self._bound.clear()
+            return run
+
+        return register
+
+
+@overload
+def op(contract: Callable[P, R], /) -> Op[P, R]: ...
+
+
+@overload
+def op(
+    *, typed_by: tuple[str, str] | None = None, mutates: tuple[str, ...] = ()
+) -> Callable[[Callable[P, R]], Op[P, R]]: ...
+
+
+def op(
+    contract: Callable[P, R] | None = None,
+    /,
+    *,
+    typed_by: tuple[str, str] | None = None,
+    mutates: tuple[str, ...] = (),
+) -> Op[P, R] | Callable[[Callable[P, R]], Op[P, R]]:
+    """Make an op of a contract.
+
+    Args:
+        contract: a documented function without a body.
+        typed_by: the parameters whose dtypes choose the implementation: activations, and weights or
+            cache.
+            Default: the first parameter.
+        mutates: the parameters that are written in place.
+    """
+    if contract is not None:
+        return Op(contract, typed_by, mutates)
+    return lambda function: Op(function, typed_by, mutates)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which implementation each op would use on a device, and why not the others."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import torch
+
+from tokenlight.kernels.contract import Op, Site
+from tokenlight.kernels.formats import FORMATS
+from tokenlight.kernels.formats.tile16 import TILE16
+from tokenlight.kernels.machine import default_device, features
+from tokenlight.kernels.ops import OPS
+
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+_STORED = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
+def explain(device: str | None = None, op: str | None = None) -> list[str]:
+    """One line per op and site: what is chosen, then each other implementation and why it is not.
+
+    Args:
+        device: "cpu" or "cuda"; default: what this machine has.
+        op: one op's name; default: all.
+
+    Raises:
+        ValueError: there is no such op.
+    """
+    chosen = device or default_device()
+    if op is not None and op not in OPS:
+        raise ValueError(f"there is no op {op!r}; the ops are {', '.join(sorted(OPS))}")
+    lines = [f"{chosen}: {', '.join(sorted(features(chosen))) or 'no native kernels'}"]
+    for name in [op] if op else sorted(OPS):
+        lines += [_explain_site(OPS[name], site) for site in _sites(OPS[name], chosen)]
+    return lines
+
+
+def _explain_site(op: Op[..., Any], site: Site) -> str:
+    best = op.bind(site)
+    what = f"{op.name}[{_short(site.dtype)}"
+    if site.stored is not site.dtype:
+        what += f", {_short(site.stored)}"
+    what += f", {site.format}]" if site.format else "]"
+    others = [
+        f"{i.backend}: {i.why_not(site) or f'rank {i.rank} < {best.rank}'}"
+        for i in op.implementations
+        if i is not best
+    ]
+    return f"{what}: {best.backend}" + (f" ({'; '.join(others)})" if others else "")
+
+
+def _sites(op: Op[..., Any], device: str) -> Iterator[Site]:
+    """The sites worth showing: float activations with each thing that the op may read."""
+    activations = (
+        (torch.int32,) if op.name == "embedding" else _FLOATS[: 1 if device == "cpu" else 3]
+    )
+    if op.takes_format:
+        for dtype, (name, weight_format) in product(activations, FORMATS.items()):
+            yield Site(device, dtype, _STORED.get(name, torch.uint8), weight_format)
+            if name in TILE16:
+                yield Site(device, dtype, torch.uint8, TILE16[name])
+    elif op.is_typed_by_two:
+        for dtype, stored in product(activations, _FLOATS):
+            yield Site(device, dtype, stored, None)
+    else:
+        for dtype in activations:
+            yield Site(device, dtype, dtype, None)
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+from tokenlight.kernels.ops.paged_attention import reference
+from tokenlight.kernels.ops.paged_attention.contract import paged_attention
+
+__all__ = ["paged_attention", "reference"]

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+from tokenlight.kernels.ops.silu_mul import reference
+from tokenlight.kernels.ops.silu_mul.contract import silu_mul
+
+__all__ = ["reference", "silu_mul"]
