@@ -1,1 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Layers: each calls kernel contracts, and knows no device, no scheduler and no global state."""
+
+from tokenlight.nn.attention import Attention
+from tokenlight.nn.embedding import Embedding, TiedHead
+from tokenlight.nn.linear import FusedLinear, Linear
+from tokenlight.nn.mlp import GatedMLP
+from tokenlight.nn.norm import RMSNorm
+from tokenlight.nn.rope import Rope
+from tokenlight.nn.step import KvCache, Step
+
+__all__ = [
+    "Attention",
+    "Embedding",
+    "FusedLinear",
+    "GatedMLP",
+    "KvCache",
+    "Linear",
+    "RMSNorm",
+    "Rope",
+    "Step",
+    "TiedHead",
+]

@@ -1,1 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Tensors out of checkpoints, into the slots that layers name."""
+
+from tokenlight.weights.load import WeightMap, load_weights
+from tokenlight.weights.pack import pack_rows
+from tokenlight.weights.slot import HasSlots, Slot, Target
+from tokenlight.weights.stored import StoredTensor
+
+__all__ = [
+    "HasSlots",
+    "Slot",
+    "StoredTensor",
+    "Target",
+    "WeightMap",
+    "load_weights",
+    "pack_rows",
+]

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The token table, and the output head that may share it.
+
+Shapes: T tokens, S sampled rows, D hidden, V vocabulary.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from tokenlight import kernels
+from tokenlight.nn.module import TensorModule
+from tokenlight.weights import Slot, StoredTensor, Target, pack_rows
+
+
+class Embedding(TensorModule):
+    """A row of the table per token."""
+
+    weight: Tensor
+
+    def __init__(self, vocab_size: int, dim: int) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+        self.dim = dim
+        self.format = kernels.FORMATS["f32"]
+        self.register_buffer("weight", None)
+
+    def forward(self, ids_T: Tensor) -> Tensor:
+        return kernels.embedding(ids_T, self.weight, format=self.format)
+
+    def slots(self) -> Mapping[str, Slot]:
+        return {"weight": Slot(part_shapes=((self.vocab_size, self.dim),), fill=self._fill)}
+
+    def _fill(self, parts: Sequence[StoredTensor], target: Target) -> None:
+        self.weight, self.format = pack_rows(parts, target)
+
+
+class TiedHead(TensorModule):
+    """Logits from the token table itself, which is kept once."""
+
+    def __init__(self, embedding: Embedding) -> None:
+        super().__init__()
+        self.embedding = embedding
+
+    def forward(self, x_SD: Tensor) -> Tensor:
+        table = self.embedding
+        return kernels.linear(x_SD, table.weight, None, format=table.format)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a forward is told: the tokens of one step, and where the KV of their requests lies.
+
+Shapes: T tokens of all requests packed, R requests, S sampled rows, B blocks per request; KV cache:
+N blocks, K kv heads, P tokens per block, d head dim. Integers are int32.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+
+class KvCache(Protocol):
+    """Where the KV lives; `kv.DevicePool` is one."""
+
+    def layer(self, index: int) -> tuple[Tensor, Tensor]:
+        """The keys and the values of a layer, each [N, K, P, d]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step. Request i has the rows query_starts[i] to query_starts[i + 1]."""
+
+    token_ids_T: Tensor
+    positions_T: Tensor
+    query_starts: Tensor
+    """[R + 1], from 0 to T."""
+    kv_lens: Tensor
+    """[R]: tokens of each request's KV once this step has written its own."""
+    slots: Tensor
+    """[R]: each request's row in `block_table`."""
+    block_table: Tensor
+    """[slots, B]: the block that holds tokens P*b to P*b + P - 1 of a request."""
+    sampled_rows: Tensor
+    """[S]: rows whose logits are wanted."""
+    kv: KvCache

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GGUF's names of tensors in Hugging Face's: one table for all architectures."""
+
+TOP = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+}
+LAYER = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+
+# Architectures whose rows of q and k are stored for rotating neighbours; whose heads those are.
+ROTATES_NEIGHBOURS = {"llama"}
+ROTATED = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
+
+
+def hugging_face_name(name: str) -> str | None:
+    """`blk.3.attn_q.weight` -> `model.layers.3.self_attn.q_proj.weight`; None when unknown."""
+    stem, _, kind = name.rpartition(".")
+    if stem in TOP:
+        return f"{TOP[stem]}.{kind}"
+    block, _, rest = stem.partition(".")
+    layer, _, part = rest.partition(".")
+    if block == "blk" and layer.isdecimal() and part in LAYER:
+        return f"model.layers.{int(layer)}.{LAYER[part]}.{kind}"
+    return None
