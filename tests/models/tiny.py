@@ -94,14 +94,14 @@ def random_llama(config: Mapping[str, float], *, seed: int, tied: bool) -> Array
     q_rows = int(config["num_attention_heads"]) * int(config["head_dim"])
     kv_rows = int(config["num_key_value_heads"]) * int(config["head_dim"])
 
-    def matrix(rows: int, columns: int, scale: float = 2.0) -> NDArray[np.float32]:
+    def matrix(rows: int, columns: int, scale: float = 1.5) -> NDArray[np.float32]:
         numbers = rng.standard_normal((rows, columns), dtype=np.float32)
         return numbers * np.float32(scale / np.sqrt(columns))
 
     def gain() -> NDArray[np.float32]:
         return 1 + 0.1 * rng.standard_normal(hidden, dtype=np.float32)
 
-    state = {"model.embed_tokens.weight": matrix(int(config["vocab_size"]), hidden, 8.0)}
+    state = {"model.embed_tokens.weight": matrix(int(config["vocab_size"]), hidden, 3.0)}
     for layer in range(int(config["num_hidden_layers"])):
         prefix = f"model.layers.{layer}."
         state |= {
@@ -117,7 +117,7 @@ def random_llama(config: Mapping[str, float], *, seed: int, tied: bool) -> Array
         }
     state["model.norm.weight"] = gain()
     if not tied:
-        state["lm_head.weight"] = matrix(int(config["vocab_size"]), hidden, 8.0)
+        state["lm_head.weight"] = matrix(int(config["vocab_size"]), hidden, 3.0)
     return state
 
 

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a model by hand, as the control plane would, and gives the logits of every token."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from tokenlight.checkpoint import Checkpoint
+from tokenlight.kv import DevicePool
+from tokenlight.models import load_model
+from tokenlight.nn import Step
+
+BLOCK_TOKENS = 4
+BLOCKS_PER_SLOT = 24
+
+
+def integers(values: Sequence[int]) -> Tensor:
+    return torch.tensor(values, dtype=torch.int32)
+
+
+class Rig:
+    """A model and KV blocks for four slots, scattered over a pool whose memory starts as NaN."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        config = checkpoint.config
+        self.model: nn.Module = load_model(checkpoint)
+        self.pool = DevicePool(
+            num_layers=config["num_hidden_layers"],
+            num_blocks=4 * BLOCKS_PER_SLOT,
+            num_kv_heads=config["num_key_value_heads"],
+            block_tokens=BLOCK_TOKENS,
+            head_dim=config["head_dim"],
+            dtype=torch.float32,
+        )
+        for layer in range(config["num_hidden_layers"]):
+            for cache in self.pool.layer(layer):
+                cache.fill_(torch.nan)
+        scattered = torch.randperm(4 * BLOCKS_PER_SLOT, generator=torch.Generator().manual_seed(1))
+        self.block_table = scattered.to(torch.int32).view(4, BLOCKS_PER_SLOT)
+        self.lengths = [0, 0, 0, 0]
+
+    def step(self, tokens: Mapping[int, Sequence[int]]) -> list[Tensor]:
+        """One forward: `tokens` are the next of each slot. Logits [n, V] per slot, in its order."""
+        ids, positions, starts = [], [], [0]
+        for slot, new in tokens.items():
+            ids += new
+            positions += range(self.lengths[slot], self.lengths[slot] + len(new))
+            self.lengths[slot] += len(new)
+            starts.append(len(ids))
+        step = Step(
+            token_ids_T=integers(ids),
+            positions_T=integers(positions),
+            query_starts=integers(starts),
+            kv_lens=integers([self.lengths[slot] for slot in tokens]),
+            slots=integers(list(tokens)),
+            block_table=self.block_table,
+            sampled_rows=integers(range(len(ids))),
+            kv=self.pool,
+        )
+        with torch.inference_mode():
+            logits = self.model(step)
+        return list(logits.split([len(new) for new in tokens.values()]))
+
+    def restart(self, slot: int) -> None:
+        """Preempt: what the slot's blocks hold is forgotten, the blocks are others."""
+        self.lengths[slot] = 0
+        self.block_table[slot] = self.block_table[slot].flip(0)
