@@ -74,3 +74,8 @@ def read_env(environ: Mapping[str, str] | None = None) -> Env:
         num_threads=None if threads is None else _count("TOKENLIGHT_NUM_THREADS", threads),
         log_level=level,
     )
+
+
+def child_environ(**changes: str) -> dict[str, str]:
+    """This process's environment with `changes`, for a child process."""
+    return {**os.environ, **changes}

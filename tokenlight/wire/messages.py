@@ -96,6 +96,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag="status"):
     num_steps: int
     step_running_s: float
     """How long the current step has run; 0 between steps."""
+    step_limit_s: float = 10.0
+    """A step that runs longer than this counts as stalled; grows with the slowest step seen."""
     num_running: int
     num_waiting: int
     num_free_blocks: int
@@ -106,6 +108,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag="status"):
     num_cached_tokens: int
     num_sampled_tokens: int
     num_preemptions: int
+    num_failed: int = 0
+    """Requests that ended with an error: non-finite logits, or a step that raised."""
 
 
 ToEngine = Generate | Abort

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A reader sees every token once and in order, however slow it is; a fault comes after what was
+delivered.
+"""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tokenlight.base.errors import EngineDead
+from tokenlight.engine.stream import Stream
+from tokenlight.wire import Delta
+
+
+async def test_a_slow_reader_gets_one_merged_delta():
+    stream = Stream()
+    stream.push(Delta("a", [1], 5, None, 1))
+    stream.push(Delta("a", [2, 3], 5, None, 3))
+    stream.push(Delta("a", [], 5, "stop", 4))
+    assert await stream.next() == Delta("a", [1, 2, 3], 5, "stop", 4)
+    assert stream.is_finished
+
+
+async def test_a_waiting_reader_is_woken():
+    stream = Stream()
+    reader = asyncio.create_task(stream.next())
+    await asyncio.sleep(0)
+    stream.push(Delta("a", [7], 0))
+    assert (await reader).token_ids == [7]
+    assert not stream.is_finished
+
+
+async def test_a_fault_comes_after_what_was_delivered():
+    stream = Stream()
+    stream.push(Delta("a", [7], 0))
+    stream.fail(EngineDead("gone"))
+    assert (await stream.next()).token_ids == [7]
+    with pytest.raises(EngineDead, match="gone"):
+        await stream.next()
+
+
+async def test_a_cancelled_reader_loses_nothing():
+    stream = Stream()
+    reader = asyncio.create_task(stream.next())
+    await asyncio.sleep(0)
+    reader.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reader
+    stream.push(Delta("a", [7], 0))
+    assert (await stream.next()).token_ids == [7]
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 9), max_size=3), st.booleans()), max_size=20))
+def test_every_token_once_and_in_order(script):
+    """Each step pushes some tokens; then the reader reads or not."""
+
+    async def play():
+        stream, read = Stream(), []
+        for tokens, reads in script:
+            stream.push(Delta("a", tokens, 0))
+            if reads:
+                read += (await stream.next()).token_ids
+        stream.push(Delta("a", [], 0, "length"))
+        return read + (await stream.next()).token_ids
+
+    assert asyncio.run(play()) == [token for tokens, _ in script for token in tokens]

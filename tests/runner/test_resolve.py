@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every "auto" has one answer, and a wish that cannot be met is refused with the numbers."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from tokenlight.base.errors import ConfigError
+from tokenlight.config import CacheConfig, EngineConfig, ModelConfig, SchedulerConfig
+from tokenlight.runner.machine import Machine
+from tokenlight.runner.resolve import ModelShape, model_shape, resolve
+
+MACHINE = Machine(num_cores=2, memory_bytes=8 << 30)
+# SmolLM2-135M: 30 layers, 3 KV heads of 64, 8192 tokens.
+SHAPE = ModelShape(
+    num_layers=30, num_kv_heads=3, head_dim=64, max_model_tokens=8192, is_float32=False
+)
+TOKEN_BYTES = 30 * 2 * 3 * 64 * 2  # float16
+
+
+def test_default_has_room_for_four_full_contexts():
+    resolved = resolve(EngineConfig(), SHAPE, MACHINE)
+    assert resolved.num_blocks * resolved.block_tokens == 4 * 8192
+    assert resolved.kv_bytes == 4 * 8192 * TOKEN_BYTES
+    assert (resolved.max_model_tokens, resolved.num_threads, resolved.kv_dtype) == (
+        8192,
+        2,
+        torch.float16,
+    )
+
+
+def test_default_takes_at_most_a_quarter_of_memory():
+    small = Machine(num_cores=1, memory_bytes=256 << 20)
+    resolved = resolve(EngineConfig(), SHAPE, small)
+    assert resolved.kv_bytes <= 64 << 20
+    assert resolved.kv_bytes + resolved.block_bytes > 64 << 20
+    assert resolved.max_model_tokens == resolved.num_blocks * 16 < 8192
+
+
+def test_context_is_the_least_of_checkpoint_flag_and_kv():
+    flag = EngineConfig(scheduler=SchedulerConfig(max_model_tokens=1000))
+    assert resolve(flag, SHAPE, MACHINE).max_model_tokens == 1000
+    beyond = EngineConfig(scheduler=SchedulerConfig(max_model_tokens=1 << 20))
+    assert resolve(beyond, SHAPE, MACHINE).max_model_tokens == 8192
+    kv = EngineConfig(cache=CacheConfig(kv_cache_bytes=33 * 16 * TOKEN_BYTES + 1))
+    assert resolve(kv, SHAPE, MACHINE).max_model_tokens == 33 * 16
+
+
+def test_a_float32_checkpoint_keeps_float32_keys_and_values():
+    shape = dataclasses.replace(SHAPE, is_float32=True)
+    assert resolve(EngineConfig(), shape, MACHINE).kv_dtype == torch.float32
+    asked = EngineConfig(cache=CacheConfig(kv_dtype="bfloat16"))
+    assert resolve(asked, shape, MACHINE).kv_dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (EngineConfig(model=ModelConfig(dtype="bfloat16")), "bfloat16 is not available on a CPU"),
+        (EngineConfig(cache=CacheConfig(kv_cache_bytes=100)), f"takes {16 * TOKEN_BYTES} bytes"),
+        (EngineConfig(cache=CacheConfig(kv_cache_bytes=9 << 30)), f"more than the {8 << 30} bytes"),
+    ],
+)
+def test_what_cannot_be_had_is_refused(config, said):
+    with pytest.raises(ConfigError, match=said):
+        resolve(config, SHAPE, MACHINE)
+
+
+def test_prefix_reuse_and_threads_follow_the_flags():
+    config = EngineConfig(cache=CacheConfig(prefix_reuse="off"), num_threads=7)
+    resolved = resolve(config, SHAPE, MACHINE)
+    assert (resolved.prefix_reuse, resolved.num_threads) == (False, 7)
+    assert resolve(EngineConfig(), SHAPE, MACHINE).prefix_reuse is True
+
+
+def test_shape_is_read_from_config_json_keys():
+    config = {
+        "num_hidden_layers": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "max_position_embeddings": 128,
+    }
+    assert model_shape(config, {"f32"}).is_float32
+    assert not model_shape(config, {"f32", "q8_0"}).is_float32

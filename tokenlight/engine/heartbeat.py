@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The thread that beats each second, and ends the engine when the parent process is gone.
+
+It runs beside long steps (kernels release the GIL), so a busy engine beats and a stopped one does
+not.
+"""
+
+import os
+import select
+import shutil
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import zmq
+
+from tokenlight import wire
+from tokenlight.base.clock import now_s
+from tokenlight.control import Stats
+from tokenlight.engine.mail import connect_outbox
+
+_PERIOD_S = 1.0
+_LEAST_STEP_LIMIT_S = 8.0
+_STEP_LIMIT_FACTOR = 10
+_EXIT_ORPHANED = 3
+
+
+@dataclass(slots=True)
+class Board:
+    """The loop writes, the heartbeat reads; each field is replaced whole, so no lock."""
+
+    stats: Stats
+    full_step_s: float
+    """What a step of as many tokens as are allowed may take, as judged before the first one."""
+    slowest_step_s: float = 0.0
+    step_started_s: float | None = None
+    num_failed: int = 0
+
+    def status(self) -> wire.Status:
+        stats, started_s = self.stats, self.step_started_s
+        return wire.Status(
+            num_steps=stats.num_steps,
+            step_running_s=0.0 if started_s is None else now_s() - started_s,
+            step_limit_s=max(
+                _LEAST_STEP_LIMIT_S, self.full_step_s, _STEP_LIMIT_FACTOR * self.slowest_step_s
+            ),
+            num_running=stats.num_running,
+            num_waiting=stats.num_waiting,
+            num_free_blocks=stats.num_free_blocks,
+            num_blocks=stats.num_blocks,
+            num_cached_blocks=stats.num_cached_blocks,
+            num_prompt_tokens=stats.num_prompt_tokens,
+            num_cached_tokens=stats.num_cached_tokens,
+            num_sampled_tokens=stats.num_sampled_tokens,
+            num_preemptions=stats.num_preemptions,
+            num_failed=self.num_failed,
+        )
+
+
+class Heartbeat(threading.Thread):
+    """Sends `Status` on a socket of its own; watches the pipe to the parent between beats."""
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        *,
+        outbox: str,
+        board: Board,
+        parent_pid: int,
+    ) -> None:
+        super().__init__(name="tokenlight-heartbeat", daemon=True)
+        self._context = context
+        self._address = outbox
+        self._board = board
+        self._parent_pid = parent_pid
+        self._stopping_r, self._stopping_w = os.pipe()
+
+    def run(self) -> None:
+        outbox = connect_outbox(self._context, self._address)
+        parent = sys.stdin.fileno()
+        while True:
+            outbox.send(wire.encode(self._board.status()))
+            readable, _, _ = select.select([parent, self._stopping_r], [], [], _PERIOD_S)
+            if self._stopping_r in readable:
+                break
+            # A forked sibling may hold the pipe open after the parent's death: then the parent's id
+            # has changed.
+            if (parent in readable and not os.read(parent, 4096)) or self._is_orphan():
+                shutil.rmtree(Path(self._address.removeprefix("ipc://")).parent, ignore_errors=True)
+                os._exit(
+                    _EXIT_ORPHANED
+                )  # the loop may be inside a long step and nobody waits for it
+        outbox.close(linger=0)
+
+    def stop(self) -> None:
+        os.write(self._stopping_w, b"x")
+        self.join()
+        os.close(self._stopping_r)
+        os.close(self._stopping_w)
+
+    def _is_orphan(self) -> bool:
+        return os.getppid() != self._parent_pid

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LLM: the engine as seen from a script or a notebook. Text in, text out, and the call waits.
+
+It drives an `AsyncLLM` on a thread of its own, so there is one engine and one loop whichever door
+is used, no `if __name__ == "__main__"` is asked for, and a running event loop (a notebook's) is not
+in the way.
+"""
+
+import asyncio
+import dataclasses
+import threading
+import weakref
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tokenlight.base.env import read_env
+from tokenlight.base.errors import InvalidRequest
+from tokenlight.checkpoint import fetch_default_model, open_checkpoint
+from tokenlight.config import EngineConfig
+from tokenlight.engine.client import AsyncLLM
+from tokenlight.text import ChatTemplate, Detokenizer, StopStrings, Tokenizer
+from tokenlight.wire import FinishReason, SamplingParams
+
+Result = TypeVar("Result")
+
+_CLOSE_S = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What one prompt got."""
+
+    text: str
+    token_ids: list[int]
+    finish_reason: FinishReason
+    num_prompt_tokens: int
+    num_cached_tokens: int
+    num_sampled_tokens: int
+
+
+class LLM:
+    """One model, loaded. Use it in a `with` statement, or `close` it; threads may share it.
+
+    with LLM(model="model.gguf") as llm:
+        print(llm.generate("The capital of France is", max_new_tokens=8)[0].text)
+    """
+
+    def __init__(
+        self,
+        model: str | Path | None = None,
+        *,
+        config: EngineConfig | None = None,
+        log_level: str = "warning",
+    ) -> None:
+        """Start the engine; returns when it is ready.
+
+        Args:
+            model: a GGUF file; None for the default model, fetched when it is not there yet.
+            config: everything else that can be chosen; its `model.model` is used when `model` is
+                None.
+            log_level: debug, info, warning or error.
+        """
+        config = config or EngineConfig()
+        path = str(model or config.model.model or fetch_default_model(read_env().cache_dir))
+        self._config = dataclasses.replace(
+            config, model=dataclasses.replace(config.model, model=path)
+        )
+        checkpoint = open_checkpoint(Path(path))
+        self._tokenizer = Tokenizer.from_checkpoint(checkpoint)
+        self._template = ChatTemplate.from_checkpoint(checkpoint)
+        self._names = count()
+        # More than fit in a step, so that the scheduler always has the next one at hand.
+        self._room = asyncio.Semaphore(4 * config.scheduler.max_num_requests)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="tokenlight-llm", daemon=True
+        )
+        self._thread.start()
+        try:
+            self._engine = self._wait(
+                AsyncLLM.start(self._config, max_unfinished=1 << 31, log_level=log_level)
+            )
+        except BaseException:
+            _end_loop(self._loop, self._thread)
+            raise
+        self._finalizer = weakref.finalize(self, _shut, self._engine, self._loop, self._thread)
+
+    def generate(
+        self,
+        prompts: str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]],
+        sampling: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        max_new_tokens: int | None = None,
+        stop: str | Sequence[str] = (),
+    ) -> list[Completion]:
+        """Complete prompts, all at once.
+
+        Args:
+            prompts: one text, several, one list of token ids, or several.
+            sampling: for all prompts, or one each; default `SamplingParams()`. Equal seeds give
+                equal numbers.
+            max_new_tokens: for each prompt; default: as many as the context leaves.
+            stop: texts that end a completion; they are not part of it.
+
+        Returns:
+            One completion per prompt, in order.
+
+        Raises:
+            RequestError, EngineError: the first fault ends the other prompts as well.
+        """
+        token_ids = [self._encode(prompt) for prompt in _prompts(prompts)]
+        each = _each(sampling or SamplingParams(), len(token_ids))
+        stops = (stop,) if isinstance(stop, str) else tuple(stop)
+        return self._wait(
+            _all(
+                self._complete(ids, params, max_new_tokens, stops)
+                for ids, params in zip(token_ids, each, strict=True)
+            )
+        )
+
+    def chat(
+        self,
+        messages: Sequence[dict[str, Any]],
+        sampling: SamplingParams | None = None,
+        *,
+        max_new_tokens: int | None = None,
+        stop: str | Sequence[str] = (),
+    ) -> Completion:
+        """Answer messages, dicts with `role` and `content`. The rest as in `generate`."""
+        if self._template is None:
+            raise InvalidRequest("this model has no chat template; use generate", param="messages")
+        text = self._template.render(list(messages), add_generation_prompt=True)
+        ids = self._tokenizer.encode(text, parse_special=True, add_bos=False)
+        return self.generate([ids], sampling, max_new_tokens=max_new_tokens, stop=stop)[0]
+
+    def close(self) -> None:
+        """End the engine; running calls fail. Harmless the second time."""
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _encode(self, prompt: str | Sequence[int]) -> list[int]:
+        return self._tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+
+    async def _complete(
+        self,
+        prompt_token_ids: list[int],
+        sampling: SamplingParams,
+        max_new_tokens: int | None,
+        stops: tuple[str, ...],
+    ) -> Completion:
+        detokenizer, stop_strings = Detokenizer(self._tokenizer), StopStrings(stops)
+        text, token_ids = "", list[int]()
+        async with self._room:
+            deltas = self._engine.generate(
+                prompt_token_ids,
+                sampling,
+                request_id=f"llm-{next(self._names)}",
+                max_new_tokens=max_new_tokens or self._engine.facts.max_model_tokens,
+                stop_token_ids=self._tokenizer.eos_token_ids,
+            )
+            matched = None
+            async with aclosing(deltas):
+                async for delta in deltas:
+                    token_ids += delta.token_ids
+                    piece, matched = stop_strings.push(detokenizer.push(delta.token_ids))
+                    text += piece
+                    if matched is not None:
+                        break
+        if matched is None:
+            piece, matched = stop_strings.push(detokenizer.flush())
+            text += piece if matched is not None else piece + stop_strings.flush()
+        return Completion(
+            text=text,
+            token_ids=token_ids,
+            finish_reason="stop" if matched is not None else delta.finish_reason or "abort",
+            num_prompt_tokens=len(prompt_token_ids),
+            num_cached_tokens=delta.num_cached_tokens,
+            num_sampled_tokens=delta.num_sampled_tokens,
+        )
+
+    def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # Ctrl-C here ends the requests there
+            raise
+
+
+def _prompts(prompts: Any) -> list[Any]:
+    """One prompt or several, as several."""
+    is_one = isinstance(prompts, str) or (
+        len(prompts) > 0 and not isinstance(prompts[0], str | Sequence)
+    )
+    return [prompts] if is_one else list(prompts)
+
+
+def _each(
+    sampling: SamplingParams | Sequence[SamplingParams], num_prompts: int
+) -> Sequence[SamplingParams]:
+    if isinstance(sampling, SamplingParams):
+        return [sampling] * num_prompts
+    if len(sampling) != num_prompts:
+        raise InvalidRequest(
+            f"there are {num_prompts} prompts and {len(sampling)} sampling parameters; "
+            f"give one, or one each",
+            param="sampling",
+        )
+    return sampling
+
+
+async def _all(works: Iterable[Coroutine[Any, Any, Completion]]) -> list[Completion]:
+    """Gather; when one fails the others are cancelled and waited for."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+def _shut(engine: AsyncLLM, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    """Must not refer to the LLM: it runs when that is collected, on whatever thread, or at exit."""
+    if (
+        threading.current_thread() is thread
+    ):  # collected on our own loop's thread: waiting for it would be for ever
+        loop.create_task(engine.close()).add_done_callback(lambda _: loop.stop())
+        return
+    asyncio.run_coroutine_threadsafe(engine.close(), loop).result(_CLOSE_S)
+    _end_loop(loop, thread)
+
+
+def _end_loop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one loop: drain the inbox, submit, plan, execute, commit, send.
+
+Overlap is a number, the steps that may be in flight while the next one is planned; on a CPU it is
+0.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
+from typing import Protocol
+
+import numpy as np
+
+from tokenlight import wire
+from tokenlight.base.clock import now_s, now_us
+from tokenlight.base.errors import TokenLightError
+from tokenlight.base.log import event, get_log
+from tokenlight.control import Scheduler, StepPlan
+from tokenlight.engine.heartbeat import Board
+from tokenlight.runner import ModelRunner, Sampled
+
+_log = get_log("engine")
+
+_MAX_BAD_STEPS = 3
+_NOT_FINITE = (
+    "the model gave logits that are not finite for this request, so no token can be chosen; "
+    "other requests go on; if it happens again, the checkpoint may be damaged"
+)
+
+
+class Mail(Protocol):
+    """What the loop needs of `engine/mail.py`."""
+
+    def wait(self) -> None: ...
+    def read(self) -> Iterable[wire.ToEngine]: ...
+    def send(self, message: wire.FromEngine, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A step that was launched and not yet committed."""
+
+    plan: StepPlan
+    outcome: Sampled | Exception
+
+
+class Loop:
+    """Owns the scheduler and the runner; runs on one thread until `is_stopping`."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        runner: ModelRunner,
+        mail: Mail,
+        board: Board,
+        *,
+        overlap: int = 0,
+    ) -> None:
+        self._scheduler = scheduler
+        self._runner = runner
+        self._mail = mail
+        self._board = board
+        self._overlap = overlap
+        self._numbers = count()
+        self._ids: dict[
+            str, int
+        ] = {}  # unfinished requests: the client's name to the scheduler's number
+        self._names: dict[int, str] = {}  # and back
+        self._num_bad_steps = 0
+        self.is_stopping = False
+
+    def run(self) -> None:
+        """Returns when told to stop; raises when step after step fails."""
+        in_flight: deque[Flight] = deque()
+        is_idle = True
+        while self._drain(wait=is_idle):
+            plan = self._scheduler.plan(now_us())
+            if plan is not None:
+                in_flight.append(self._launch(plan))
+            if in_flight and (plan is None or len(in_flight) > self._overlap):
+                self._land(in_flight.popleft())
+            is_idle = plan is None and not in_flight
+
+    def _drain(self, *, wait: bool) -> bool:
+        if wait:
+            self._fail_stuck()
+            self._mail.wait()
+        for message in self._mail.read():
+            if isinstance(message, wire.Generate):
+                self._submit(message)
+            else:
+                self._abort(message)
+        return not self.is_stopping
+
+    def _submit(self, message: wire.Generate) -> None:
+        number = next(self._numbers)
+        try:
+            self._scheduler.submit(
+                number,
+                wire.unpack_token_ids(message.prompt_token_ids),
+                max_new_tokens=message.max_new_tokens,
+                stop_token_ids=np.array(message.stop_token_ids, np.int32),
+                priority=message.priority,
+            )
+        except (
+            TokenLightError,
+            ValueError,
+            TypeError,
+        ) as fault:  # one bad request is nobody else's fault
+            _log.error(event("request_refused", request=message.request_id, fault=fault))
+            self._send([_failed(message.request_id, str(fault))])
+            return
+        self._ids[message.request_id] = number
+        self._names[number] = message.request_id
+        self._runner.add(number, message.sampling)
+
+    def _abort(self, message: wire.Abort) -> None:
+        number = self._ids.get(message.request_id)
+        if number is None:
+            return  # it finished meanwhile, and its last delta is on its way
+        self._scheduler.abort(number)
+        self._forget(number)
+        self._board.stats = self._scheduler.stats()
+        self._send([wire.Delta(message.request_id, [], 0, "abort")])
+
+    def _launch(self, plan: StepPlan) -> Flight:
+        self._board.step_started_s = now_s()
+        try:
+            return Flight(plan, self._runner.execute(plan))
+        except (
+            Exception
+        ) as fault:  # whatever a model or a kernel raises ends this step's requests, not the engine
+            _log.exception(event("step_failed", num_requests=plan.num_requests))
+            return Flight(plan, fault)
+
+    def _land(self, flight: Flight) -> None:
+        plan, outcome = flight.plan, flight.outcome
+        if isinstance(outcome, Sampled):
+            self._num_bad_steps = 0
+            token_ids = outcome.token_ids
+            failed = self._fail(
+                plan.request_ids[plan.sampled_requests[outcome.bad_rows]], _NOT_FINITE
+            )
+        else:
+            self._num_bad_steps += 1
+            token_ids = np.zeros(plan.num_sampled, np.int32)
+            failed = self._fail(
+                plan.request_ids, f"the step raised {type(outcome).__name__}: {outcome}"
+            )
+        deltas = self._scheduler.commit(plan.guard, token_ids)
+        self._note_step()
+        self._send(
+            failed
+            + [
+                wire.Delta(
+                    self._names[d.id] if d.finish_reason is None else self._forget(d.id),
+                    d.token_ids,
+                    d.num_cached_tokens,
+                    d.finish_reason,
+                    d.num_sampled_tokens,
+                )
+                for d in deltas
+            ]
+        )
+        if isinstance(outcome, Exception) and self._num_bad_steps >= _MAX_BAD_STEPS:
+            raise outcome
+
+    def _fail(self, numbers: Iterable[int], why: str) -> list[wire.Delta]:
+        """End requests with an error, before their step is committed."""
+        deltas = []
+        for number in map(int, numbers):
+            if number in self._names:  # else it was aborted while its step was in flight
+                self._scheduler.abort(number)
+                deltas.append(_failed(self._forget(number), why))
+                self._board.num_failed += 1
+                _log.error(event("request_failed", request=deltas[-1].request_id, why=why))
+        return deltas
+
+    def _fail_stuck(self) -> None:
+        """Nothing runs, nothing can be planned, yet requests wait: do not hang them for ever."""
+        if self._names:
+            self._send(self._fail(list(self._names), "the scheduler cannot place this request"))
+
+    def _forget(self, number: int) -> str:
+        name = self._names.pop(number)
+        del self._ids[name]
+        self._runner.remove(number)
+        return name
+
+    def _note_step(self) -> None:
+        board = self._board
+        if board.step_started_s is not None:
+            board.slowest_step_s = max(board.slowest_step_s, now_s() - board.step_started_s)
+        board.step_started_s = None
+        board.stats = self._scheduler.stats()
+
+    def _send(self, deltas: list[wire.Delta]) -> None:
+        if deltas:
+            self._mail.send(wire.Deltas(deltas=deltas))
+
+
+def _failed(request_id: str, why: str) -> wire.Delta:
+    return wire.Delta(request_id, [], 0, "error", 0, why)

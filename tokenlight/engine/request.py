@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From arguments to `wire.Generate`: behind this door every request fits the model."""
+
+from array import array
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from tokenlight import wire
+from tokenlight.base.errors import ContextTooLong, InvalidRequest
+
+
+def make_request(
+    facts: wire.ModelFacts,
+    prompt_token_ids: Sequence[int],
+    sampling: wire.SamplingParams,
+    *,
+    request_id: str,
+    max_new_tokens: int,
+    stop_token_ids: Sequence[int],
+    priority: int,
+) -> wire.Generate:
+    """Check against the model's facts.
+
+    Raises:
+        InvalidRequest: an empty prompt, a token outside the vocabulary, a number out of its range.
+        ContextTooLong: the prompt alone does not fit.
+    """
+    num_tokens = len(prompt_token_ids)
+    if num_tokens == 0:
+        raise InvalidRequest("the prompt is empty; send at least one token", param="prompt")
+    if num_tokens >= facts.max_model_tokens:
+        raise ContextTooLong(prompt_tokens=num_tokens, limit_tokens=facts.max_model_tokens)
+    if max_new_tokens < 1:
+        raise InvalidRequest(
+            f"max_new_tokens must be at least 1, got {max_new_tokens}", param="max_tokens"
+        )
+    _check_sampling(sampling)
+    request = wire.Generate(
+        request_id=request_id,
+        prompt_token_ids=b"",
+        sampling=sampling,
+        max_new_tokens=min(max_new_tokens, facts.max_model_tokens - num_tokens),
+        stop_token_ids=tuple(t for t in stop_token_ids if 0 <= t < facts.vocab_size),
+        priority=priority,
+    )
+    _check_types(request)
+    packed = _packed(prompt_token_ids, facts.vocab_size)
+    return msgspec.structs.replace(request, prompt_token_ids=packed)
+
+
+def _check_types(request: wire.Generate) -> None:
+    """A wrong type would be dropped by the engine's decoder, and its caller would wait for ever."""
+    try:
+        wire.decode_to_engine(wire.encode(request))
+    except (msgspec.ValidationError, TypeError) as fault:
+        raise InvalidRequest(f"a parameter has the wrong type: {fault}") from None
+
+
+def _packed(prompt_token_ids: Sequence[int], vocab_size: int) -> bytes:
+    try:
+        packed = array("i", prompt_token_ids)
+    except (TypeError, OverflowError) as fault:
+        raise InvalidRequest(f"a prompt token is not a token id: {fault}", param="prompt") from None
+    ids = np.frombuffer(packed, np.int32)
+    if int(ids.min()) < 0 or int(ids.max()) >= vocab_size:
+        wrong = int(ids[(ids < 0) | (ids >= vocab_size)][0])
+        raise InvalidRequest(
+            f"prompt token {wrong} is outside the vocabulary of {vocab_size} tokens", param="prompt"
+        )
+    return packed.tobytes()
+
+
+def _check_sampling(sampling: wire.SamplingParams) -> None:
+    """Comparisons are written so that NaN fails them."""
+    ranges = (
+        ("temperature", sampling.temperature >= 0, "at least 0"),
+        ("top_k", 0 <= sampling.top_k < 1 << 31, "from 0 (keeps all) to 2^31 - 1"),
+        ("top_p", 0 < sampling.top_p <= 1, "above 0 and at most 1"),
+        ("min_p", 0 <= sampling.min_p <= 1, "from 0 to 1"),
+        ("seed", 0 <= sampling.seed < 1 << 63, "from 0 to 2^63 - 1"),
+    )
+    for name, is_right, allowed in ranges:
+        if not is_right:
+            raise InvalidRequest(
+                f"{name} must be {allowed}, got {getattr(sampling, name)}", param=name
+            )

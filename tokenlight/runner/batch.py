@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""StepPlan -> Step: the plan's int32 views become tensors over the same memory."""
+
+import torch
+
+from tokenlight.control import StepPlan
+from tokenlight.nn import KvCache, Step
+
+
+def make_step(plan: StepPlan, kv: KvCache) -> Step:
+    """Nothing is copied: the step is valid while the plan lives."""
+    return Step(
+        token_ids_T=torch.from_numpy(plan.token_ids),
+        positions_T=torch.from_numpy(plan.positions),
+        query_starts=torch.from_numpy(plan.query_starts),
+        kv_lens=torch.from_numpy(plan.kv_lens),
+        slots=torch.from_numpy(plan.slots),
+        block_table=torch.from_numpy(plan.block_table),
+        sampled_rows=torch.from_numpy(plan.sampled_rows),
+        kv=kv,
+    )
+
+
+def make_trial_step(kv: KvCache) -> Step:
+    """One token at position 0 in block 0: to be run before any request owns a block."""
+    zero = torch.zeros(1, dtype=torch.int32)
+    return Step(
+        token_ids_T=zero,
+        positions_T=zero,
+        query_starts=torch.tensor([0, 1], dtype=torch.int32),
+        kv_lens=zero + 1,
+        slots=zero,
+        block_table=zero.reshape(1, 1),
+        sampled_rows=zero,
+        kv=kv,
+    )

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A loaded model with its KV pool: executes a step plan, gives the sampled tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from tokenlight import kernels
+from tokenlight.base.clock import now_s
+from tokenlight.base.log import event, get_log
+from tokenlight.checkpoint import open_checkpoint
+from tokenlight.config import EngineConfig
+from tokenlight.control import StepPlan
+from tokenlight.kv import DevicePool
+from tokenlight.models import load_model
+from tokenlight.runner.batch import make_step, make_trial_step
+from tokenlight.runner.machine import read_machine
+from tokenlight.runner.resolve import ModelShape, ResolvedConfig, model_shape, resolve
+from tokenlight.runner.sampler import Sampler
+from tokenlight.wire import ModelFacts, SamplingParams
+
+_log = get_log("runner")
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What a step gave, in the order of the plan's sampled rows."""
+
+    token_ids: NDArray[np.int32]
+    bad_rows: NDArray[np.intp]
+    """Rows whose logits were not all finite: their token means nothing."""
+
+
+_NOTHING = Sampled(np.zeros(0, np.int32), np.zeros(0, np.intp))
+
+
+class ModelRunner:
+    """Runs on one thread. A request is added before its first step and removed after its last."""
+
+    def __init__(self, model: nn.Module, kv: DevicePool, config: ResolvedConfig) -> None:
+        self._model = model
+        self._kv = kv
+        self.config = config
+        self._sampler = Sampler(config.max_num_requests)
+        self.full_step_s = self._try_step_s() * config.max_step_tokens
+        """Longest that a step can take, long contexts aside: no token costs more than one alone."""
+        self.facts: ModelFacts
+
+    @classmethod
+    def load(cls, config: EngineConfig) -> ModelRunner:
+        """Resolve the configuration, read the weights, allocate the KV pool, run a first step.
+
+        Raises:
+            ConfigError: what was asked cannot be had on this machine.
+            CheckpointError: the model's files cannot be used.
+        """
+        started_s = now_s()
+        checkpoint = open_checkpoint(Path(config.model.model))
+        shape = model_shape(checkpoint.config, {t.format for t in checkpoint.tensors.values()})
+        resolved = resolve(config, shape, read_machine())
+        kernels.set_num_threads(resolved.num_threads)
+        model = load_model(checkpoint, device="cpu", dtype=resolved.dtype)
+        runner = cls(model, _make_pool(shape, resolved), resolved)
+        runner.facts = ModelFacts(
+            max_model_tokens=resolved.max_model_tokens,
+            vocab_size=checkpoint.config["vocab_size"],
+            block_tokens=resolved.block_tokens,
+            num_blocks=resolved.num_blocks,
+            kv_bytes=resolved.kv_bytes,
+            weights_bytes=checkpoint.num_bytes,
+            load_s=now_s() - started_s,
+        )
+        _log.info(
+            event("model_loaded", num_threads=resolved.num_threads, kv_dtype=resolved.kv_dtype)
+        )
+        return runner
+
+    def add(self, request_id: int, sampling: SamplingParams) -> None:
+        self._sampler.add(request_id, sampling)
+
+    def remove(self, request_id: int) -> None:
+        self._sampler.remove(request_id)
+
+    @torch.inference_mode()
+    def execute(self, plan: StepPlan) -> Sampled:
+        """Forward, then sample; rows whose logits are not finite are told apart."""
+        logits_SV = self._model(make_step(plan, self._kv))
+        if plan.num_sampled == 0:
+            return _NOTHING
+        token_ids = self._sampler.sample(plan, logits_SV).numpy()
+        sums_S = logits_SV.sum(1).numpy()  # one infinity or NaN in a row makes its sum one
+        return Sampled(token_ids, np.flatnonzero(~np.isfinite(sums_S)))
+
+    @torch.inference_mode()
+    def _try_step_s(self) -> float:
+        """Seconds of a one-token step, after another that pays for what only a first step does."""
+        step = make_trial_step(self._kv)
+        self._model(step)
+        started_s = now_s()
+        self._model(step)
+        return now_s() - started_s
+
+
+def _make_pool(shape: ModelShape, config: ResolvedConfig) -> DevicePool:
+    return DevicePool(
+        num_layers=shape.num_layers,
+        num_blocks=config.num_blocks,
+        num_kv_heads=shape.num_kv_heads,
+        block_tokens=config.block_tokens,
+        head_dim=shape.head_dim,
+        dtype=config.kv_dtype,
+    )

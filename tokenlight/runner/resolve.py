@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what was asked to what is run: "auto" becomes numbers here, once, in a new object."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tokenlight.base.errors import ConfigError
+from tokenlight.config import EngineConfig
+from tokenlight.control import SchedulerConfig
+from tokenlight.kv import kv_bytes_per_token
+from tokenlight.runner.machine import Machine
+
+_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+_DEFAULT_CONTEXTS = 4
+_DEFAULT_MEMORY_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """What sizes the KV cache: the checkpoint's own numbers."""
+
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+    max_model_tokens: int
+    is_float32: bool
+    """Whether every tensor of the checkpoint is float32: then keys and values are as well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedConfig:
+    """What the engine runs with. Nothing here is "auto" or None."""
+
+    dtype: torch.dtype
+    kv_dtype: torch.dtype
+    num_threads: int
+    block_tokens: int
+    num_blocks: int
+    block_bytes: int
+    """One block of all layers, keys and values."""
+    max_model_tokens: int
+    max_num_requests: int
+    max_step_tokens: int
+    prefix_reuse: bool
+
+    @property
+    def kv_bytes(self) -> int:
+        return self.num_blocks * self.block_bytes
+
+
+def model_shape(config: Mapping[str, Any], formats: set[str]) -> ModelShape:
+    """The numbers out of a checkpoint's config.json keys and the names of its tensor formats."""
+    return ModelShape(
+        num_layers=config["num_hidden_layers"],
+        num_kv_heads=config["num_key_value_heads"],
+        head_dim=config["head_dim"],
+        max_model_tokens=config["max_position_embeddings"],
+        is_float32=formats == {"f32"},
+    )
+
+
+def resolve(config: EngineConfig, shape: ModelShape, machine: Machine) -> ResolvedConfig:
+    """Choose every number that was left open.
+
+    Raises:
+        ConfigError: what was asked cannot be had on this machine; the message has the numbers.
+    """
+    if config.model.dtype not in ("auto", "float32"):
+        raise ConfigError(
+            f"--dtype {config.model.dtype} is not available on a CPU: activations are float32 "
+            f"there (weights stay as the checkpoint stores them); leave --dtype out"
+        )
+    kv_dtype = _kv_dtype(config.cache.kv_dtype, shape)
+    block_tokens = config.cache.block_tokens
+    block_bytes = block_tokens * kv_bytes_per_token(
+        num_layers=shape.num_layers,
+        num_kv_heads=shape.num_kv_heads,
+        head_dim=shape.head_dim,
+        dtype=kv_dtype,
+    )
+    longest_tokens = shape.max_model_tokens
+    if config.scheduler.max_model_tokens is not None:
+        longest_tokens = min(longest_tokens, config.scheduler.max_model_tokens)
+    num_blocks = _num_blocks(config, longest_tokens, block_bytes, machine)
+    return ResolvedConfig(
+        dtype=torch.float32,
+        kv_dtype=kv_dtype,
+        num_threads=config.num_threads or machine.num_cores,
+        block_tokens=block_tokens,
+        num_blocks=num_blocks,
+        block_bytes=block_bytes,
+        max_model_tokens=min(longest_tokens, num_blocks * block_tokens),
+        max_num_requests=config.scheduler.max_num_requests,
+        max_step_tokens=config.scheduler.max_step_tokens,
+        prefix_reuse=config.cache.prefix_reuse == "exact",
+    )
+
+
+def scheduler_config(config: ResolvedConfig, *, hash_key: bytes) -> SchedulerConfig:
+    """What the control plane must know of the memory and the limits."""
+    return SchedulerConfig(
+        num_blocks=config.num_blocks,
+        block_tokens=config.block_tokens,
+        max_num_requests=config.max_num_requests,
+        max_step_tokens=config.max_step_tokens,
+        max_model_tokens=config.max_model_tokens,
+        prefix_reuse=config.prefix_reuse,
+        hash_key=hash_key,
+    )
+
+
+def _kv_dtype(asked: str, shape: ModelShape) -> torch.dtype:
+    if asked == "auto":
+        return torch.float32 if shape.is_float32 else torch.float16
+    return _DTYPES[asked]
+
+
+def _num_blocks(
+    config: EngineConfig, longest_tokens: int, block_bytes: int, machine: Machine
+) -> int:
+    asked_bytes = config.cache.kv_cache_bytes
+    if asked_bytes is not None:
+        if asked_bytes > machine.memory_bytes:
+            raise ConfigError(
+                f"--kv-cache-memory-bytes {asked_bytes} is more than the {machine.memory_bytes} "
+                f"bytes of memory that this process may use; ask for less, or leave it out"
+            )
+        num_blocks = asked_bytes // block_bytes
+    else:
+        blocks_per_context = -(-longest_tokens // config.cache.block_tokens)
+        affordable_bytes = int(machine.memory_bytes * _DEFAULT_MEMORY_SHARE)
+        num_blocks = min(_DEFAULT_CONTEXTS * blocks_per_context, affordable_bytes // block_bytes)
+    if num_blocks < 1:
+        raise ConfigError(
+            f"the KV cache holds no block: one of {config.cache.block_tokens} tokens takes "
+            f"{block_bytes} bytes; give --kv-cache-memory-bytes at least that"
+        )
+    return num_blocks
