@@ -14,6 +14,8 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
+MAX_LAYERS = 8
+
 Arrays = Mapping[str, NDArray[np.float32]]
 
 CHAT_TEMPLATE = (
@@ -157,7 +159,7 @@ def write_gguf(
         add_tokenizer(writer, int(config["vocab_size"]))
     names = gguf.get_tensor_name_map(
         next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture),
-        int(config["num_hidden_layers"]),
+        MAX_LAYERS,
     )
     for name, array in state.items():
         as_stored = in_gguf_order(architecture, name, array, config)
