@@ -11,7 +11,13 @@ from torch import Tensor
 
 from tests.models.hugging_face import logits_of, make_twin
 from tests.models.rig import Rig
-from tests.models.tiny import Arrays, Shape, llama_config, random_llama, write_gguf
+from tests.models.tiny import (
+    Arrays,
+    Shape,
+    llama_config,
+    random_llama,
+    write_gguf,
+)
 from tokenlight.checkpoint import open_checkpoint
 
 TOLERANCE = 1e-4

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from transformers.modeling_gguf_pytorch_utils import LlamaTensorProcessor
 
 from tests.models.tiny import Arrays, llama_config, random_llama, write_gguf, write_tiny_llama
 from tokenlight.base.errors import CheckpointCorrupt, CheckpointError, UnsupportedCheckpoint
@@ -111,6 +112,16 @@ def test_split_halves_moves_whole_rows(format: str) -> None:
     moved = stored.with_split_halves(2).rows
     assert moved[:, 0].tolist() == [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11]
     assert torch.equal(moved, moved[:, :1].repeat(1, row_bytes))
+
+
+def test_split_halves_equals_transformers_reading_of_gguf() -> None:
+    numbers = np.random.default_rng(2).standard_normal((24, 32), dtype=np.float32)
+    for num_heads in (1, 2, 3):
+        theirs = LlamaTensorProcessor()._reverse_permute_weights(numbers, num_heads, num_heads)
+        rows = torch.from_numpy(numbers).view(torch.uint8)
+        stored = StoredTensor(name="q", shape=(24, 32), format=FORMATS["f32"], rows=rows)
+        ours = stored.with_split_halves(num_heads).dense(torch.float32)
+        assert np.array_equal(ours.numpy(), theirs)
 
 
 @pytest.mark.slow
