@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine and the process that started it: neither outlives, blocks or misleads the other."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.engine.test_client import PROMPT, config, is_at_rest, start, until
+from tokenlight.base.errors import EngineDead, EngineStalled
+from tokenlight.config import EngineConfig
+from tokenlight.engine.client import AsyncLLM
+
+pytestmark = pytest.mark.e2e
+
+
+def is_alive(pid: int) -> bool:
+    """Running or stopped; a zombie has ended."""
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+async def test_killed_every_reader_hears_at_once(tiny_path):
+    llm = await AsyncLLM.start(config(tiny_path))
+    readers = []
+    for name in "abc":
+        deltas = start(llm, name)
+        await anext(deltas)
+        readers.append(deltas)
+    os.kill(llm.pid, signal.SIGKILL)
+    killed_s = time.monotonic()
+    for deltas in readers:
+        with pytest.raises(EngineDead, match="ended by signal 9"):
+            [d async for d in deltas]
+    assert time.monotonic() - killed_s < 1
+    assert (llm.health().ok, llm.health().code) == (False, "engine_dead")
+    with pytest.raises(EngineDead):
+        start(llm, "d")
+    assert isinstance(await llm.wait_dead(), EngineDead)
+    await llm.close()
+
+
+async def test_stopped_it_is_stalled_and_recovers_when_continued(tiny_path):
+    llm = await AsyncLLM.start(config(tiny_path))
+    deltas = start(llm, "a", max_new_tokens=400)
+    first = await anext(deltas)
+    os.kill(llm.pid, signal.SIGSTOP)
+    try:
+        await until(lambda: not llm.health().ok, within_s=8)
+        assert llm.health().code == "engine_stalled"
+        with pytest.raises(EngineStalled, match=r"not been heard of for \d"):
+            start(llm, "b")
+    finally:
+        os.kill(llm.pid, signal.SIGCONT)
+    await until(lambda: llm.health().ok, within_s=3)
+    tokens = first.token_ids + [t async for d in deltas for t in d.token_ids]
+    assert len(tokens) == 400
+    await until(lambda: is_at_rest(llm), within_s=3)
+    await llm.close()
+
+
+async def test_a_busy_event_loop_is_no_stalled_engine(tiny_path):
+    llm = await AsyncLLM.start(config(tiny_path))
+    time.sleep(5.5)
+    assert llm.health().ok
+    await llm.close()
+
+
+async def test_closing_ends_even_a_stopped_engine(tiny_path, monkeypatch):
+    monkeypatch.setattr("tokenlight.engine.link._STOP_GRACE_S", 0.5)
+    llm = await AsyncLLM.start(config(tiny_path))
+    os.kill(llm.pid, signal.SIGSTOP)
+    await llm.close()
+    assert not is_alive(llm.pid)
+    assert "signal 9" in str(await llm.wait_dead())
+
+
+async def test_terminated_it_ends_well_and_interrupted_it_goes_on(tiny_path):
+    llm = await AsyncLLM.start(config(tiny_path))
+    os.kill(llm.pid, signal.SIGINT)
+    assert len([d async for d in start(llm, "a", max_new_tokens=5)]) > 0
+    os.kill(llm.pid, signal.SIGTERM)  # while it waits for mail
+    async with asyncio.timeout(3):
+        assert "exit code 0" in str(await llm.wait_dead())
+    await llm.close()
+
+
+async def test_an_idle_engine_costs_no_cpu(tiny_path):
+    llm = await AsyncLLM.start(config(tiny_path))
+    [d async for d in start(llm, "a", max_new_tokens=50)]
+
+    def cpu_s() -> float:
+        fields = Path(f"/proc/{llm.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    await asyncio.sleep(0.5)
+    before_s = cpu_s()
+    await asyncio.sleep(4)
+    assert cpu_s() - before_s <= 0.04
+    await llm.close()
+
+
+PARENT = """
+    import asyncio, sys
+    import msgspec
+    from tokenlight.config import EngineConfig
+    from tokenlight.engine.client import AsyncLLM
+    from tokenlight.wire import SamplingParams
+
+    async def main():
+        llm = await AsyncLLM.start(msgspec.json.decode(sys.argv[1], type=EngineConfig))
+        print("torch" in sys.modules, llm.pid, llm._link._folder, flush=True)
+        prompt = [1 + i % 200 for i in range(int(sys.argv[2]))]
+        deltas = llm.generate(
+            prompt, SamplingParams(), request_id="a", max_new_tokens=2000
+        )
+        async for delta in deltas:
+            print("token", flush=True)
+
+    asyncio.run(main())
+"""
+
+
+def run_parent(
+    config: EngineConfig, num_prompt_tokens: int
+) -> tuple[subprocess.Popen[str], list[str]]:
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            textwrap.dedent(PARENT),
+            msgspec.json.encode(config).decode(),
+            str(num_prompt_tokens),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    return parent, parent.stdout.readline().split()
+
+
+def end(parent: subprocess.Popen[str]) -> None:
+    parent.kill()
+    parent.wait()
+    assert parent.stdout is not None
+    parent.stdout.close()
+
+
+async def test_no_orphan_when_the_parent_is_killed(tiny_path):
+    parent, (has_torch, pid, folder) = run_parent(config(tiny_path), len(PROMPT))
+    assert has_torch == "False"
+    assert parent.stdout.readline() == "token\n"
+    assert Path(folder).stat().st_mode & 0o777 == 0o700
+    end(parent)
+    await until(lambda: not is_alive(int(pid)), within_s=3)
+    assert not Path(folder).exists()
