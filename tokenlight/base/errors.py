@@ -13,7 +13,8 @@
     |  |- UnsupportedParameter  a known field that this server does not implement
     |  |- ContextTooLong        the prompt alone does not fit
     |  |- ModelNotFound         a model of another name was asked for
-    |  |- RouteNotFound         no such path, or not with this method
+    |  |- RouteNotFound         no such path
+    |  |- MethodNotAllowed      the path exists, but not with this method
     |  |- InvalidApiKey         missing or wrong key
     |  '- BodyTooLarge          more bytes than the server reads
     '- EngineError              the server's fault or state; the request may be sent again
@@ -117,6 +118,10 @@ class ModelNotFound(RequestError):
 
 class RouteNotFound(RequestError):
     code = "route_not_found"
+
+
+class MethodNotAllowed(RequestError):
+    code = "method_not_allowed"
 
 
 class InvalidApiKey(RequestError):

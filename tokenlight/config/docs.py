@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/config.md, generated: `python -m tokenlight.config.docs [--check] [PATH]`."""
+"""docs/config.md, generated: `python -m tokenlight.config.docs` prints it."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 from tokenlight.base.env import Env
 from tokenlight.config.engine import EngineConfig
@@ -15,9 +13,9 @@ from tokenlight.config.server import ServerConfig
 _HEAD = """\
 # Configuration
 
-Generated from the config dataclasses by `python -m tokenlight.config.docs`; edit the fields, not
-this page. `tokenlight serve --help` prints the same. A flag wins over the environment, the
-environment over the default.
+Generated from the config dataclasses by `make docs`; edit the fields, not this page.
+`tokenlight serve --help` prints the same. A flag wins over the environment, the environment over
+the default.
 """
 
 
@@ -34,21 +32,6 @@ def page() -> str:
         name, _, meaning = text.partition(": ")
         parts.append(f"| `{name}` | {_cell(meaning)} |\n")
     return "".join(parts)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    check = "--check" in arguments
-    paths = [a for a in arguments if a != "--check"]
-    path = Path(paths[0]) if paths else Path("docs/config.md")
-    text = page()
-    if not check:
-        path.write_text(text, encoding="utf-8")
-        return 0
-    if path.is_file() and path.read_text(encoding="utf-8") == text:
-        return 0
-    sys.stderr.write(f"{path} is stale: run `python -m tokenlight.config.docs {path}`\n")
-    return 1
 
 
 def _row(flag: Flag) -> str:
@@ -71,4 +54,4 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.stdout.write(page())

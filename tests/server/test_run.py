@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a server: binding, draining, ending with its engine."""
+
+import json
+import logging
+import socket
+import threading
+import time
+
+import httpx
+import pytest
+
+from tests.server.fake_engine import FakeEngine
+from tests.server.running import MODEL, make_server, running
+from tokenlight.base.errors import ConfigError
+from tokenlight.config import ServerConfig
+from tokenlight.server.run import EXIT_ENGINE_DEAD, bind, url_of
+
+CHAT = "/v1/chat/completions"
+HI = [{"role": "user", "content": "hi"}]
+
+
+def read_all(connection: socket.socket) -> bytes:
+    data = b""
+    while not data.endswith(b"0\r\n\r\n"):
+        part = connection.recv(65536)
+        if not part:
+            break
+        data += part
+    connection.close()
+    return data
+
+
+def test_a_running_request_is_finished_and_new_ones_are_refused_while_draining():
+    engine = FakeEngine(script="x" * 20, token_s=0.05)
+    server = make_server(engine, ServerConfig(port=0, drain_s=20))
+    speaking = server.post_stream(CHAT, messages=HI)
+    speaking.recv(1)
+    server.stop()
+    time.sleep(0.1)
+    for path, method in ((CHAT, "POST"), ("/health", "GET"), ("/v1/completions", "POST")):
+        answer = httpx.request(method, server.url + path, content=b'{"messages": [], "prompt": ""}')
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "server_stopping")
+    data = read_all(speaking)
+    assert data.count(b'"content":"x"') == 20
+    assert b'"finish_reason":"stop"' in data
+    assert server.join() == 0
+
+
+def test_the_drain_is_bounded_and_what_it_cuts_ends_with_an_error():
+    engine = FakeEngine(script="x" * 100, token_s=0.5)
+    server = make_server(engine, ServerConfig(port=0, drain_s=0.3))
+    speaking = server.post_stream(CHAT, messages=HI)
+    speaking.recv(1)
+    start_s = time.monotonic()
+    server.stop()
+    data = read_all(speaking)
+    assert b'"code":"server_stopping"' in data
+    assert data.rstrip().endswith(b"data: [DONE]\n\n\r\n0")
+    assert server.join() == 0
+    assert time.monotonic() - start_s < 3
+
+
+def test_an_idle_server_stops_at_once_though_clients_keep_connections_open():
+    server = make_server(FakeEngine(), ServerConfig(port=0))
+    with httpx.Client() as client:
+        assert client.get(f"{server.url}/health").status_code == 200
+        start_s = time.monotonic()
+        server.stop()
+        assert server.join() == 0
+        assert time.monotonic() - start_s < 2
+
+
+def test_when_the_engine_dies_everyone_hears_503_and_the_server_ends_non_zero():
+    engine = FakeEngine(script="x" * 100, token_s=0.05)
+    server = make_server(engine, ServerConfig(port=0))
+    speaking = server.post_stream(CHAT, messages=HI)
+    speaking.recv(1)
+    waiting: list[httpx.Response] = []
+    asker = threading.Thread(
+        target=lambda: waiting.append(httpx.post(server.url + CHAT, json={"messages": HI}))
+    )
+    asker.start()
+    while engine.num_unfinished < 2:
+        time.sleep(0.01)
+    server.call(engine.die)
+    assert b'"code":"engine_dead"' in read_all(speaking)
+    asker.join()
+    assert (waiting[0].status_code, waiting[0].json()["error"]["code"]) == (503, "engine_dead")
+    for path, body in (("/health", None), (CHAT, {"messages": HI})):
+        answer = httpx.request("POST" if body else "GET", server.url + path, json=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_dead")
+    assert server.join() == EXIT_ENGINE_DEAD != 0
+
+
+def test_health_is_what_the_engine_says_now():
+    from tests.server.fake_engine import Health
+
+    engine = FakeEngine()
+    with running(engine) as server:
+        assert httpx.get(f"{server.url}/health").json() == {"status": "ok"}
+        engine.bad_health = Health(ok=False, code="engine_stalled", reason="no step for 12 s")
+        answer = httpx.get(f"{server.url}/health")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_stalled")
+        assert answer.json()["error"]["message"] == "no step for 12 s"
+        engine.bad_health = None
+        assert httpx.get(f"{server.url}/health").status_code == 200
+
+
+def test_a_port_in_use_is_a_clear_error():
+    with running() as server:
+        port = int(server.url.rsplit(":", 1)[1])
+        with pytest.raises(ConfigError, match=rf"port {port} on 127.0.0.1 is in use; .*--port"):
+            bind("127.0.0.1", port)
+
+
+def test_a_host_that_is_no_address_is_a_clear_error():
+    with pytest.raises(ConfigError, match=r"--host 256\.0\.0\.1 is no address"):
+        bind("256.0.0.1", 0)
+    with pytest.raises(ConfigError, match=r"cannot listen on 192\.0\.2\.1 port 0"):
+        bind("192.0.2.1", 0)
+
+
+def test_a_bound_port_refuses_connections_until_the_server_listens():
+    with bind("127.0.0.1", 0) as listener, pytest.raises(ConnectionRefusedError):
+        socket.create_connection(listener.getsockname(), timeout=1)
+
+
+def test_urls_are_ones_that_a_client_can_open():
+    with bind("0.0.0.0", 0) as listener:
+        assert url_of(listener) == f"http://127.0.0.1:{listener.getsockname()[1]}"
+    if socket.has_ipv6:
+        try:
+            listener = bind("::1", 0)
+        except ConfigError:
+            return
+        with listener:
+            assert url_of(listener).startswith("http://[::1]:")
+
+
+def test_each_request_is_one_log_line_without_its_text(caplog):
+    with caplog.at_level(logging.DEBUG, "tokenlight.server"), running() as server:
+        secret = "a very private text"
+        body = {"messages": [{"role": "user", "content": secret}], "no_such_field": 1}
+        sent = httpx.post(server.url + CHAT, json=body, headers={"x-request-id": "mine-1"})
+        assert sent.headers["x-request-id"] == "mine-1"
+    lines = [r.getMessage() for r in caplog.records]
+    assert [x for x in lines if x.startswith("request ")] == [
+        next(x for x in lines if "id=mine-1" in x and f"path={CHAT}" in x and "status=200" in x)
+    ]
+    assert "unknown_fields_ignored fields=no_such_field" in lines
+    assert secret not in " ".join(lines)
+
+
+@pytest.mark.parametrize("sent", ["", "a b", "x" * 200, 'quote"', "ünï"])
+def test_a_request_id_that_a_log_cannot_bear_is_replaced(sent):
+    with running() as server:
+        headers = {"x-request-id": sent.encode()}
+        got = httpx.get(f"{server.url}/health", headers=headers).headers["x-request-id"]
+    assert got != sent
+    assert got.startswith("req_")
+
+
+def test_a_bug_in_a_route_is_500_in_the_protocols_shape_and_logged(caplog):
+    def broken(seen):
+        raise ZeroDivisionError("inside")
+
+    with running(FakeEngine(script=broken)) as server:
+        answer = httpx.post(server.url + CHAT, json={"messages": HI})
+        counted = server.services.metrics.text().decode()
+    assert answer.status_code == 500
+    assert answer.json()["error"]["code"] == "internal_error"
+    assert "inside" not in answer.text
+    assert "ZeroDivisionError" in caplog.text
+    assert f'tokenlight_errors_total{{code="internal_error",model_name="{MODEL}"}} 1.0' in counted
+
+
+def test_a_body_larger_than_the_socket_buffers_still_gets_its_413():
+    with running(max_body_bytes=2048) as server:
+        for declared in (True, False):
+            content = b"x" * (8 << 20) if declared else (b"x" * 65536 for _ in range(128))
+            answer = httpx.post(server.url + CHAT, content=content)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_large")
+
+
+def test_a_request_line_that_is_no_http_is_refused():
+    with running() as server:
+        connection = server.connect()
+        connection.sendall(b"\x16\x03\x01 nonsense\r\n\r\n")
+        assert b"400" in connection.recv(65536)
+        connection.close()
+        assert httpx.get(f"{server.url}/health").status_code == 200
+
+
+def test_headers_beyond_a_limit_are_refused():
+    with running() as server:
+        connection = server.connect()
+        try:
+            connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\nx: " + b"y" * (1 << 20))
+            assert b"400" in connection.recv(65536)
+        except ConnectionError:
+            pass  # refused while we were still sending
+        connection.close()
+        assert httpx.get(f"{server.url}/health").status_code == 200
+
+
+def test_requests_on_one_connection_are_answered_in_order():
+    with running() as server:
+        body = json.dumps({"prompt": "hi"}).encode()
+        one = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b"
+        connection = server.connect()
+        connection.sendall(one % (len(body), body) + b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        data = b""
+        while b'{"status":"ok"}' not in data:
+            data += connection.recv(65536)
+        connection.close()
+        assert data.index(b"text_completion") < data.index(b'{"status":"ok"}')

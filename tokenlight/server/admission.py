@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a decoded body to a request that fits: behind this file nothing is unchecked.
+
+The prompt must leave room for one token; a max_tokens that does not fit is lowered and reported.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tokenlight import wire
+from tokenlight.base.errors import ContextTooLong, InvalidRequest
+from tokenlight.server.schemas.parameters import GenerationFields
+from tokenlight.server.services import Services
+
+_SEED_MASK = 2**63 - 1
+# Below this a softmax in float32 is a one-hot, or overflows: greedy says the same safely.
+_GREEDY_BELOW = 1e-4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """A validated request: one prompt, `num_choices` answers."""
+
+    request_id: str
+    prompt_token_ids: Sequence[int]
+    sampling: wire.SamplingParams
+    max_new_tokens: int
+    is_lowered: bool
+    """Whether the context had less room than was asked for."""
+    stops: tuple[str, ...]
+    num_choices: int
+
+    def sampling_of(self, choice: int) -> wire.SamplingParams:
+        """Each choice draws its own numbers: choice i uses seed + i."""
+        if choice == 0:
+            return self.sampling
+        s = self.sampling
+        return wire.SamplingParams(
+            temperature=s.temperature,
+            top_k=s.top_k,
+            top_p=s.top_p,
+            min_p=s.min_p,
+            seed=(s.seed + choice) & _SEED_MASK,
+        )
+
+
+def admit(
+    svc: Services,
+    fields: GenerationFields,
+    prompt_token_ids: Sequence[int],
+    *,
+    request_id: str,
+    max_tokens: int | None,
+    param: str,
+) -> Admitted:
+    """Check what only the model knows.
+
+    Args:
+        svc: for the model's limits.
+        fields: what was asked, its ranges already checked by the schema.
+        prompt_token_ids: the prompt.
+        request_id: unique among unfinished requests.
+        max_tokens: what was asked for; None for all that the context leaves.
+        param: the field that the prompt came in, for messages.
+
+    Raises:
+        InvalidRequest: the prompt is empty.
+        ContextTooLong: the prompt leaves no room.
+    """
+    if fields.stream_options is not None and not fields.stream:
+        raise InvalidRequest(
+            "'stream_options' only goes with \"stream\": true; send both or neither",
+            param="stream_options",
+        )
+    if not prompt_token_ids:
+        raise InvalidRequest(f"{param!r} is empty: it must have at least 1 token", param=param)
+    limit_tokens = svc.engine.facts.max_model_tokens
+    room_tokens = limit_tokens - len(prompt_token_ids)
+    if room_tokens < 1:
+        raise ContextTooLong(
+            prompt_tokens=len(prompt_token_ids), limit_tokens=limit_tokens, param=param
+        )
+    asked_tokens = room_tokens if max_tokens is None else max_tokens
+    return Admitted(
+        request_id=request_id,
+        prompt_token_ids=prompt_token_ids,
+        sampling=_sampling(fields),
+        max_new_tokens=min(asked_tokens, room_tokens),
+        is_lowered=asked_tokens > room_tokens,
+        stops=_stops(fields),
+        num_choices=fields.n or 1,
+    )
+
+
+def limit_headers(prompts: Sequence[Admitted]) -> dict[str, str]:
+    """Report a lowered max_tokens, the smallest over the prompts."""
+    lowered = [p.max_new_tokens for p in prompts if p.is_lowered]
+    return {"x-tokenlight-max-tokens": str(min(lowered))} if lowered else {}
+
+
+def _sampling(fields: GenerationFields) -> wire.SamplingParams:
+    temperature = 1.0 if fields.temperature is None else fields.temperature
+    return wire.SamplingParams(
+        temperature=0.0 if temperature < _GREEDY_BELOW else temperature,
+        top_k=max(fields.top_k or 0, 0),
+        top_p=1.0 if fields.top_p is None else fields.top_p,
+        min_p=fields.min_p or 0.0,
+        seed=secrets.randbits(63) if fields.seed is None else fields.seed & _SEED_MASK,
+    )
+
+
+def _stops(fields: GenerationFields) -> tuple[str, ...]:
+    if fields.stop is None:
+        return ()
+    return (fields.stop,) if isinstance(fields.stop, str) else tuple(fields.stop)

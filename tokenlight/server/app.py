@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The application: every route, and the layers that every request passes."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+
+from tokenlight.base.errors import MethodNotAllowed, RouteNotFound
+from tokenlight.server.auth import Auth
+from tokenlight.server.routes import (
+    chat,
+    completions,
+    docs,
+    health,
+    metrics,
+    models,
+    openapi,
+)
+from tokenlight.server.schemas.openapi import openapi_document
+from tokenlight.server.services import Services
+from tokenlight.server.trace import Trace
+
+ENDPOINTS = [
+    *models.ENDPOINTS,
+    *chat.ENDPOINTS,
+    *completions.ENDPOINTS,
+    *health.ENDPOINTS,
+    *metrics.ENDPOINTS,
+    *openapi.ENDPOINTS,
+    *docs.ENDPOINTS,
+]
+
+
+def make_app(svc: Services) -> Starlette:
+    """An ASGI application around these services."""
+    svc.metrics.watch(svc.engine.status, lambda: svc.engine.health().ok)
+    app = Starlette(
+        routes=[endpoint.route() for endpoint in ENDPOINTS],
+        middleware=[
+            Middleware(Trace, metrics=svc.metrics),
+            Middleware(
+                Auth,
+                api_key=svc.config.api_key,
+                open_paths=[endpoint.path for endpoint in ENDPOINTS if endpoint.is_open],
+            ),
+        ],
+        exception_handlers={HTTPException: _refuse},
+    )
+    app.state.services = svc
+    app.state.openapi = openapi_document(ENDPOINTS)
+    return app
+
+
+async def _refuse(request: Request, error: Exception) -> NoReturn:
+    """Say Starlette's own refusals (no such path, wrong method) as errors of ours."""
+    assert isinstance(error, HTTPException)
+    path, method = request.url.path, request.method
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        raise MethodNotAllowed(f"{path} does not answer {method}; send {allowed}")
+    raise RouteNotFound(f"{method} {path} is not served here; see /docs for what is")

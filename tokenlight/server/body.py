@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A request's body: read within a limit, decoded into its schema, every refusal naming the field.
+
+Three kinds of fields come in: those of the schema, those we know and do not implement (refused
+unless their value asks for nothing), and those nobody knows (ignored, with one debug line).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from tokenlight.base.errors import BodyTooLarge, InvalidRequest, UnsupportedParameter
+from tokenlight.base.log import event, get_log
+from tokenlight.server.schemas.describe import allowed_at, value_at
+from tokenlight.server.schemas.unsupported import Unsupported, fields_of
+
+_Body = TypeVar("_Body", bound=msgspec.Struct)
+
+_log = get_log("server")
+
+
+async def read_body(request: Request, limit_bytes: int) -> bytes:
+    """The whole body.
+
+    Raises:
+        BodyTooLarge: it says so, or turns out so; the rest is not read.
+    """
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit_bytes:
+        raise BodyTooLarge(limit_bytes=limit_bytes)
+    parts: list[bytes] = []
+    num_bytes = 0
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part = message.get("body", b"")
+        num_bytes += len(part)
+        if num_bytes > limit_bytes:
+            raise BodyTooLarge(limit_bytes=limit_bytes)
+        parts.append(part)
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def decode_body(
+    data: bytes, schema: type[_Body], unsupported: dict[str, Unsupported] | None = None
+) -> _Body:
+    """JSON bytes as `schema`.
+
+    Args:
+        data: the body.
+        schema: what it must be; ranges are declared there.
+        unsupported: fields that are known and not implemented.
+
+    Raises:
+        InvalidRequest: not JSON, or not of the schema.
+        UnsupportedParameter: a known field asks for what we do not implement.
+    """
+    body = _decode_json(data)
+    if unsupported:
+        for name, field in unsupported.items():
+            if name in body and not field.allows(body[name]):
+                raise UnsupportedParameter(name, advice=field.advice)
+    unknown = body.keys() - fields_of(schema) - (unsupported or {}).keys()
+    if unknown:
+        _log.debug(event("unknown_fields_ignored", fields=",".join(sorted(unknown)[:16])))
+    try:
+        return msgspec.convert(body, schema, strict=True)
+    except msgspec.ValidationError as error:
+        raise _invalid(error, body, schema) from None
+    except RecursionError:
+        raise _too_deep() from None
+
+
+def _decode_json(data: bytes) -> dict[str, Any]:
+    try:
+        body = msgspec.json.decode(data)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest(f"the body has a value that cannot be used: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequest(
+            f"the body is not valid JSON in UTF-8: {error}; send one JSON object"
+        ) from None
+    except RecursionError:
+        raise _too_deep() from None
+    if not isinstance(body, dict):
+        raise InvalidRequest(
+            f"the body must be a JSON object, got {_shown(body)}; see /openapi.json"
+        )
+    return body
+
+
+def _too_deep() -> InvalidRequest:
+    return InvalidRequest("the body nests deeper than this server reads (about 900 levels)")
+
+
+_MISSING = re.compile(r"missing required field `(?P<name>[^`]+)`")
+
+
+def _invalid(
+    error: msgspec.ValidationError, body: object, schema: type[msgspec.Struct]
+) -> InvalidRequest:
+    """Say in our words what msgspec found: which field, what is allowed, what was sent."""
+    text, _, path = str(error).partition(" - at `$")
+    param = path.rstrip("`").removeprefix(".")
+    if missing := _MISSING.search(text):
+        name = ".".join(filter(None, [param, missing["name"]]))
+        return InvalidRequest(f"{name!r} is required and missing; send it", param=name)
+    allowed = allowed_at(schema, param)
+    return InvalidRequest(
+        f"{param!r} must be {allowed}, got {_shown(value_at(body, param))}"
+        if allowed
+        else f"{param!r} cannot be used: {text}",
+        param=param or None,
+    )
+
+
+def _shown(value: object) -> str:
+    """A value as its sender would recognise it, and no longer than a log line bears."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 60 else f"{text[:57]}..."

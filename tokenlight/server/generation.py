@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an admitted request to pieces of text: detokenise, look for stop strings, count, measure.
+
+Leaving an iterator early, for whatever reason, aborts what it was reading from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Literal
+
+from tokenlight import wire
+from tokenlight.base.errors import InternalError
+from tokenlight.server.admission import Admitted
+from tokenlight.server.schemas.usage import Usage, make_usage
+from tokenlight.server.services import Services
+from tokenlight.text import Detokenizer, StopStrings, Tokenizer
+
+FinishReason = Literal["stop", "length", "abort"]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """New text of one choice."""
+
+    choice: int
+    text: str
+    finish_reason: FinishReason | None
+    num_sampled_tokens: int
+    """So far, the token that ended the choice included."""
+    num_cached_tokens: int
+
+
+async def generate_choice(
+    svc: Services, admitted: Admitted, choice: int
+) -> AsyncGenerator[Piece, None]:
+    """One answer. The last piece, and only that, has a finish reason."""
+    decoder = _Decoder(svc.tokenizer, admitted.stops)
+    timing = svc.metrics.start_choice(num_prompt_tokens=len(admitted.prompt_token_ids))
+    deltas = svc.engine.generate(
+        admitted.prompt_token_ids,
+        admitted.sampling_of(choice),
+        request_id=f"{admitted.request_id}-{choice}",
+        max_new_tokens=admitted.max_new_tokens,
+        stop_token_ids=svc.tokenizer.eos_token_ids,
+    )
+    with timing:
+        async with aclosing(deltas):
+            async for delta in deltas:
+                text = decoder.push(delta.token_ids)
+                finish = _finish(svc, delta)
+                num_sampled_tokens = delta.num_sampled_tokens
+                if finish is not None and not decoder.is_stopped:
+                    text += decoder.flush()
+                if decoder.is_stopped:
+                    finish = "stop"
+                    num_sampled_tokens = decoder.num_tokens
+                timing.observe(num_sampled_tokens, finish)
+                if text or finish is not None:
+                    yield Piece(choice, text, finish, num_sampled_tokens, delta.num_cached_tokens)
+                if finish is not None:
+                    return
+
+
+class _Decoder:
+    """Token ids to deliverable text, up to the first stop string."""
+
+    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str]) -> None:
+        self._detokenizer = Detokenizer(tokenizer)
+        self._stops = StopStrings(stops) if stops else None
+        self.num_tokens = 0
+        """Tokens decoded; when stopped, the one that completed the stop string is the last."""
+        self.is_stopped = False
+
+    def push(self, token_ids: Sequence[int]) -> str:
+        if self._stops is None:
+            self.num_tokens += len(token_ids)
+            return self._detokenizer.push(token_ids)
+        text = ""
+        # One by one: how many tokens a step delivers must not change where the answer ends.
+        for token_id in token_ids:
+            self.num_tokens += 1
+            text += self._up_to_stop(self._detokenizer.push([token_id]))
+            if self.is_stopped:
+                break
+        return text
+
+    def flush(self) -> str:
+        text = self._up_to_stop(self._detokenizer.flush())
+        if self._stops is not None and not self.is_stopped:
+            text += self._stops.flush()
+        return text
+
+    def _up_to_stop(self, text: str) -> str:
+        if self._stops is None:
+            return text
+        text, matched = self._stops.push(text)
+        self.is_stopped = matched is not None
+        return text
+
+
+class Tally:
+    """Token counts over the choices of a response."""
+
+    def __init__(self, prompts: Sequence[Admitted]) -> None:
+        self._prompt_tokens = sum(len(p.prompt_token_ids) for p in prompts)
+        self._sampled_tokens: dict[int, int] = {}
+        self._cached_tokens: dict[int, int] = {}
+        # A prompt counts once: what its first choice found in the cache is what it found.
+        self._firsts: set[int] = set()
+        place = 0
+        for prompt in prompts:
+            self._firsts.add(place)
+            place += prompt.num_choices
+
+    def add(self, piece: Piece) -> None:
+        self._sampled_tokens[piece.choice] = piece.num_sampled_tokens
+        if piece.choice in self._firsts:
+            self._cached_tokens[piece.choice] = piece.num_cached_tokens
+
+    def usage(self) -> Usage:
+        return make_usage(
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=sum(self._sampled_tokens.values()),
+            cached_tokens=sum(self._cached_tokens.values()),
+        )
+
+
+def _finish(svc: Services, delta: wire.Delta) -> FinishReason | None:
+    if delta.finish_reason == "error":
+        raise InternalError(delta.error or "the engine failed this request; it may be sent again")
+    if delta.finish_reason == "abort":
+        svc.lifecycle.check_open()
+    return delta.finish_reason
+
+
+async def generate(svc: Services, prompts: Sequence[Admitted]) -> AsyncGenerator[Piece, None]:
+    """All choices of all prompts as they come; `choice` counts prompt by prompt."""
+    streams = [
+        generate_choice(svc, admitted, choice)
+        for admitted in prompts
+        for choice in range(admitted.num_choices)
+    ]
+    pieces = streams[0] if len(streams) == 1 else _merge(streams)
+    async with aclosing(pieces):
+        async for piece in pieces:
+            yield piece
+
+
+async def _merge(
+    streams: Sequence[AsyncGenerator[Piece, None]],
+) -> AsyncGenerator[Piece, None]:
+    """Interleave; the first failure ends all."""
+    arrived: asyncio.Queue[Piece | BaseException | None] = asyncio.Queue()
+
+    async def pump(index: int, stream: AsyncGenerator[Piece, None]) -> None:
+        try:
+            async with aclosing(stream):
+                async for piece in stream:
+                    arrived.put_nowait(
+                        Piece(
+                            index,
+                            piece.text,
+                            piece.finish_reason,
+                            piece.num_sampled_tokens,
+                            piece.num_cached_tokens,
+                        )
+                    )
+        except Exception as error:
+            arrived.put_nowait(error)
+        else:
+            arrived.put_nowait(None)
+
+    tasks = [asyncio.create_task(pump(i, stream)) for i, stream in enumerate(streams)]
+    try:
+        num_open = len(tasks)
+        while num_open:
+            piece = await arrived.get()
+            if isinstance(piece, BaseException):
+                raise piece
+            if piece is None:
+                num_open -= 1
+            else:
+                yield piece
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GET /health: 200 while a new request would be served, judged now; else 503 and the reason."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tokenlight.base.errors import EngineDead, EngineError, EngineStalled
+from tokenlight.server.schemas.endpoint import Endpoint, json_response
+from tokenlight.server.services import services
+
+
+class Healthy(msgspec.Struct, frozen=True, kw_only=True):
+    status: Literal["ok"] = "ok"
+
+
+async def get_health(request: Request) -> Response:
+    svc = services(request)
+    svc.lifecycle.check_open()
+    health = svc.engine.health()
+    if not health.ok:
+        raise _FAULTS.get(health.code, EngineDead)(health.reason)
+    return json_response(Healthy())
+
+
+_FAULTS: dict[str, type[EngineError]] = {
+    EngineDead.code: EngineDead,
+    EngineStalled.code: EngineStalled,
+}
+
+ENDPOINTS = [
+    Endpoint(
+        path="/health",
+        method="GET",
+        handler=get_health,
+        summary="Whether a new request would be served now.",
+        response=Healthy,
+        is_open=True,
+    )
+]

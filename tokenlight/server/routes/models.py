@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GET /v1/models."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tokenlight.server.schemas.endpoint import Endpoint, json_response
+from tokenlight.server.schemas.models import Model, ModelList
+from tokenlight.server.services import Services, services
+
+
+async def list_models(request: Request) -> Response:
+    return json_response(ModelList(data=[_model(services(request))]))
+
+
+def _model(svc: Services) -> Model:
+    return Model(
+        id=svc.model_name,
+        created=svc.started_unix_s,
+        root=svc.checkpoint_name,
+        max_model_len=svc.engine.facts.max_model_tokens,
+    )
+
+
+ENDPOINTS = [
+    Endpoint(
+        path="/v1/models",
+        method="GET",
+        handler=list_models,
+        summary="The models that are served.",
+        response=ModelList,
+    )
+]

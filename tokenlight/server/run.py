@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of an API process: bind, start the engine, serve, drain, end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import uvicorn
+
+from tokenlight.base.errors import ConfigError
+from tokenlight.base.log import event, get_log
+from tokenlight.checkpoint import Checkpoint, open_checkpoint
+from tokenlight.config import EngineConfig, ServerConfig
+from tokenlight.engine.client import AsyncLLM
+from tokenlight.server.app import make_app
+from tokenlight.server.metrics import Metrics
+from tokenlight.server.services import Services
+from tokenlight.text import ChatTemplate, Tokenizer
+
+_Result = TypeVar("_Result")
+
+_log = get_log("server")
+
+EXIT_ENGINE_DEAD = 70
+# How long a server whose engine died still says so (503) before it ends.
+_DEAD_GRACE_S = 2.0
+# How long connections may take to close once nothing is left to answer.
+_CLOSE_GRACE_S = 5
+# Longer than any client library keeps an idle connection: the client closes first, so that no
+# request meets a connection that is being closed.
+_IDLE_CONNECTION_S = 75
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Take the address before anything expensive starts. Connections are refused until it listens.
+
+    Raises:
+        ConfigError: the address is in use, not this machine's, or not allowed.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except socket.gaierror as error:
+        raise ConfigError(
+            f"--host {host} is no address of this machine: {error.strerror}; try 127.0.0.1"
+        ) from None
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise _refused_address(host, port, error) from None
+    return listener
+
+
+def _refused_address(host: str, port: int, error: OSError) -> ConfigError:
+    if error.errno == errno.EADDRINUSE:
+        return ConfigError(
+            f"port {port} on {host} is in use; stop what listens there, or choose another --port "
+            f"(0 picks a free one)"
+        )
+    return ConfigError(f"cannot listen on {host} port {port}: {error.strerror}")
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where a client on this machine reaches the listener."""
+    host, port = listener.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn, with its signal handling and its ten wake-ups a second left out."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._ending = asyncio.Event()
+
+    def end(self) -> None:
+        """Close what is open and return from `serve`."""
+        self.should_exit = True
+        self._ending.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # signals are the command's business
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(counter=0):  # refreshes the date header
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._ending.wait()
+
+
+def make_http_server(svc: Services) -> HttpServer:
+    """An HTTP/1.1 server around these services."""
+    return HttpServer(
+        uvicorn.Config(
+            make_app(svc),
+            lifespan="off",
+            ws="none",
+            http="h11",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=_IDLE_CONNECTION_S,
+            timeout_graceful_shutdown=_CLOSE_GRACE_S,
+        )
+    )
+
+
+async def serve(
+    config: ServerConfig,
+    engine_config: EngineConfig,
+    listener: socket.socket,
+    *,
+    stop: asyncio.Event,
+    on_ready: Callable[[Services], None],
+) -> int:
+    """Serve until asked to stop or the engine dies.
+
+    Args:
+        config: of this process.
+        engine_config: of the engine process; `model.model` is a file that exists.
+        listener: from `bind`; closed at the end.
+        stop: set it to drain and return.
+        on_ready: called once requests are answered.
+
+    Returns:
+        The exit code: 0 when asked to stop, EXIT_ENGINE_DEAD when the engine ended by itself.
+
+    Raises:
+        ConfigError, CheckpointError, EngineError: it could not start.
+    """
+    with contextlib.closing(listener):
+        svc = await _unless(stop, start_services(config, engine_config))
+        if svc is None:
+            return 0
+        try:
+            return await serve_until(stop, svc, listener, on_ready=on_ready)
+        finally:
+            await svc.engine.close()
+
+
+async def start_services(config: ServerConfig, engine_config: EngineConfig) -> Services:
+    """Start the engine; meanwhile, read what turns text into tokens. The engine is the caller's."""
+    checkpoint = await asyncio.to_thread(open_checkpoint, Path(engine_config.model.model))
+    reading = asyncio.create_task(asyncio.to_thread(_read_text, checkpoint))
+    try:
+        engine = await AsyncLLM.start(
+            engine_config, max_unfinished=config.max_waiting, log_level=config.log_level
+        )
+    except BaseException:
+        reading.cancel()
+        raise
+    try:
+        tokenizer, chat_template = await reading
+    except BaseException:
+        await engine.close()
+        raise
+    name = config.served_model_name or checkpoint.name
+    return Services(
+        config=config,
+        model_name=name,
+        checkpoint_name=checkpoint.name,
+        engine=engine,
+        tokenizer=tokenizer,
+        chat_template=chat_template,
+        metrics=Metrics(name),
+    )
+
+
+def _read_text(checkpoint: Checkpoint) -> tuple[Tokenizer, ChatTemplate]:
+    return Tokenizer.from_checkpoint(checkpoint), ChatTemplate.from_checkpoint(checkpoint)
+
+
+async def serve_until(
+    stop: asyncio.Event,
+    svc: Services,
+    listener: socket.socket,
+    *,
+    on_ready: Callable[[Services], None],
+) -> int:
+    """Answer requests until `stop` is set or the engine dies; see `serve`."""
+    http = make_http_server(svc)
+    try:
+        listener.listen(http.config.backlog)
+    except OSError as error:
+        raise _refused_address(svc.config.host, svc.config.port, error) from None
+    serving = asyncio.create_task(http.serve(sockets=[listener]))
+    dying = asyncio.create_task(svc.engine.wait_dead())
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        on_ready(svc)
+        await asyncio.wait((serving, dying, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if stopping.done():
+            await _drain(svc)
+            return 0
+        if dying.done():
+            _log.error(event("engine_dead", reason=dying.result()))
+            await asyncio.wait((stopping,), timeout=_DEAD_GRACE_S)
+            return EXIT_ENGINE_DEAD
+        serving.result()
+        return 0
+    finally:
+        dying.cancel()
+        stopping.cancel()
+        http.end()
+        await serving
+
+
+async def _drain(svc: Services) -> None:
+    svc.lifecycle.stop()
+    _log.info(event("draining", running=svc.engine.num_unfinished, limit_s=svc.config.drain_s))
+    await svc.engine.close(svc.config.drain_s)
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, _Result]) -> _Result | None:
+    """The result of `work`, or None when `stop` comes first; `work` is cancelled then."""
+    working = asyncio.create_task(work)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        stopping.cancel()
+        working.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""POST /v1/chat/completions: what comes in and what goes out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from tokenlight.server.schemas.parameters import GenerationFields
+from tokenlight.server.schemas.usage import Usage
+
+FinishReason = Literal["stop", "length", "abort"]
+Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
+
+
+class ContentPart(msgspec.Struct, frozen=True, kw_only=True):
+    type: str
+    """Only `text` is supported."""
+    text: str | None = None
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    role: Role
+    content: str | list[ContentPart] | None = None
+    """Text parts are joined with newlines; null is an empty text."""
+    name: str | None = None
+    tool_calls: list[Any] | None = None
+    tool_call_id: str | None = None
+
+
+class ChatRequest(GenerationFields, frozen=True, kw_only=True):
+    messages: Annotated[list[Message], Meta(min_length=1)]
+    max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
+    """The newer name of max_tokens; wins when both are sent."""
+    add_generation_prompt: bool | None = None
+    """Open the assistant's turn after the messages. Default true."""
+    chat_template_kwargs: dict[str, Any] | None = None
+    """Variables for the model's chat template."""
+
+
+class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
+    role: Literal["assistant"] = "assistant"
+    content: str
+
+
+class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
+    index: int
+    message: AssistantMessage
+    logprobs: None = None
+    finish_reason: FinishReason
+
+
+class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: Usage
+
+
+class ChatDelta(msgspec.Struct, frozen=True, kw_only=True):
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+
+
+class ChatChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
+    index: int
+    delta: ChatDelta
+    logprobs: None = None
+    finish_reason: FinishReason | None = None
+
+
+class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+    created: int
+    model: str
+    choices: list[ChatChunkChoice]
+    usage: Usage | UnsetType | None = UNSET
+    """Only with stream_options.include_usage: null until the last chunk."""

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""POST /v1/completions: what comes in and what goes out."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from tokenlight.server.schemas.chat import FinishReason
+from tokenlight.server.schemas.parameters import GenerationFields
+from tokenlight.server.schemas.usage import Usage
+
+DEFAULT_MAX_TOKENS = 16
+
+
+class CompletionRequest(GenerationFields, frozen=True, kw_only=True):
+    prompt: str | list[str | int | list[int]]
+    """Text, token ids, or a list of either; n choices per prompt."""
+
+
+class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
+    index: int
+    """prompt's place * n + choice's place."""
+    text: str
+    logprobs: None = None
+    finish_reason: FinishReason | None
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: Literal["text_completion"] = "text_completion"
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: Usage
+
+
+class CompletionChunk(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: Literal["text_completion"] = "text_completion"
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: Usage | UnsetType | None = UNSET
+    """Only with stream_options.include_usage: null until the last chunk."""

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a field may be, in words, read from the schema itself: both bounds, every choice."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+_PATH = re.compile(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+
+
+def allowed_at(schema: type[msgspec.Struct], path: str) -> str | None:
+    """What may stand at a path like `messages[0].role`; None when the path leads nowhere."""
+    nodes = [inspect.type_info(schema)]
+    for key, index in _PATH.findall(path):
+        nodes = [below for node in nodes for below in _below(node, key if not index else None)]
+    words = list(dict.fromkeys(w for w in map(_words, nodes) if w))
+    return " or ".join(words) if words else None
+
+
+def value_at(body: object, path: str) -> object:
+    """The value at a path like `messages[0].role`; None when the path leads nowhere."""
+    found: Any = body
+    for key, index in _PATH.findall(path):
+        try:
+            found = found[key] if key else found[int(index)]
+        except (KeyError, IndexError, TypeError, ValueError):
+            return None
+    return found
+
+
+def _below(node: inspect.Type, key: str | None) -> list[inspect.Type]:
+    """The types one step down: of a field by its name, or of a list's items."""
+    match node:
+        case inspect.UnionType(types=types):
+            return [below for inner in types for below in _below(inner, key)]
+        case inspect.Metadata(type=inner):
+            return _below(inner, key)
+        case inspect.StructType(fields=fields) if key is not None:
+            return [f.type for f in fields if f.encode_name == key]
+        case inspect.ListType(item_type=item) if key is None:
+            return [item]
+        case inspect.DictType(value_type=value):
+            return [value]
+    return []
+
+
+def _words(node: inspect.Type) -> str:
+    match node:
+        case inspect.Metadata(type=inner):
+            return _words(inner)
+        case inspect.UnionType(types=types):
+            return " or ".join(filter(None, map(_words, types)))
+        case inspect.IntType() | inspect.FloatType():
+            return _number(node)
+        case inspect.StrType():
+            return "a string" + _length(node, "characters")
+        case inspect.ListType():
+            return "a list" + _length(node, "items")
+        case inspect.LiteralType(values=values):
+            return "one of " + ", ".join(map(repr, values))
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.NoneType():
+            return "null"
+        case inspect.StructType() | inspect.DictType():
+            return "an object"
+    return ""
+
+
+def _number(node: inspect.IntType | inspect.FloatType) -> str:
+    kind = "a whole number" if isinstance(node, inspect.IntType) else "a number"
+    low = f"{node.ge}" if node.ge is not None else f"above {node.gt}"
+    if (node.ge, node.gt) == (None, None):
+        return kind if node.le is None else f"{kind} of at most {node.le}"
+    if node.le is None:
+        return f"{kind} of at least {low}" if node.ge is not None else f"{kind} {low}"
+    return f"{kind} from {low} to {node.le}"
+
+
+def _length(node: inspect.StrType | inspect.ListType, unit: str) -> str:
+    low, high = node.min_length, node.max_length
+    if low is not None and high is not None:
+        return f" of {low} to {high} {unit}"
+    if low is not None:
+        return f" of at least {low} {unit}"
+    return f" of at most {high} {unit}" if high is not None else ""

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields of the OpenAI protocol (and of vLLM's extension of it) that we know and do not implement.
+
+They are refused by name, never silently dropped; a value that asks for nothing is let through.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import msgspec
+
+# What a client library sends when its user did not ask for the field.
+_NOTHING: tuple[object, ...] = (None, False, 0, "", [], {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsupported:
+    """A known field: what to do instead, and the values that ask for nothing."""
+
+    advice: str
+    harmless: tuple[object, ...] = ()
+
+    def allows(self, value: object) -> bool:
+        return value in _NOTHING or value in self.harmless
+
+
+_TOOLS = "leave it out: this server calls no tools"
+_SHAPE = "leave it out: the text is not constrained to a format"
+_TEXT = "leave it out: this server reads and writes text only"
+
+COMMON: dict[str, Unsupported] = {
+    "best_of": Unsupported(advice="use n and choose among the choices", harmless=(1,)),
+    "use_beam_search": Unsupported(advice="leave it out: tokens are sampled one by one"),
+    "guided_json": Unsupported(advice=_SHAPE),
+    "guided_regex": Unsupported(advice=_SHAPE),
+    "guided_choice": Unsupported(advice=_SHAPE),
+    "guided_grammar": Unsupported(advice=_SHAPE),
+    "structured_outputs": Unsupported(advice=_SHAPE),
+    "response_format": Unsupported(advice=_SHAPE, harmless=({"type": "text"},)),
+    "store": Unsupported(advice="leave it out: nothing is stored"),
+    "prompt_logprobs": Unsupported(advice="leave it out"),
+    "bad_words": Unsupported(advice="leave it out"),
+    "allowed_token_ids": Unsupported(advice="leave it out"),
+    "truncate_prompt_tokens": Unsupported(advice="shorten the prompt yourself: nothing is cut"),
+    "logits_processors": Unsupported(advice="leave it out"),
+    "lora_request": Unsupported(advice="leave it out: no adapters are served"),
+    "kv_transfer_params": Unsupported(advice="leave it out"),
+}
+
+LATER: dict[str, Unsupported] = {
+    "logprobs": Unsupported(advice="leave it out"),
+    "logit_bias": Unsupported(advice="leave it out"),
+    "frequency_penalty": Unsupported(advice="leave it out, or send 0"),
+    "presence_penalty": Unsupported(advice="leave it out, or send 0"),
+    "repetition_penalty": Unsupported(advice="leave it out, or send 1", harmless=(1,)),
+    "min_tokens": Unsupported(advice="leave it out"),
+    "stop_token_ids": Unsupported(advice="use stop"),
+    "ignore_eos": Unsupported(advice="leave it out"),
+    "return_token_ids": Unsupported(advice="leave it out"),
+    "include_stop_str_in_output": Unsupported(advice="leave it out"),
+    "skip_special_tokens": Unsupported(advice="leave it out", harmless=(True,)),
+}
+
+CHAT: dict[str, Unsupported] = {
+    **COMMON,
+    **LATER,
+    "top_logprobs": Unsupported(advice="leave it out"),
+    "tools": Unsupported(advice=_TOOLS),
+    "tool_choice": Unsupported(advice=_TOOLS, harmless=("none", "auto")),
+    "parallel_tool_calls": Unsupported(advice=_TOOLS, harmless=(True,)),
+    "functions": Unsupported(advice=_TOOLS),
+    "function_call": Unsupported(advice=_TOOLS, harmless=("none", "auto")),
+    "modalities": Unsupported(advice=_TEXT, harmless=(["text"],)),
+    "audio": Unsupported(advice=_TEXT),
+    "web_search_options": Unsupported(advice="leave it out: this server searches nothing"),
+    "reasoning_effort": Unsupported(advice="leave it out", harmless=("none",)),
+    "verbosity": Unsupported(advice="leave it out", harmless=("medium",)),
+    "prediction": Unsupported(advice="leave it out"),
+    "continue_final_message": Unsupported(advice="end the messages with the user's turn"),
+    "echo": Unsupported(advice="leave it out"),
+    "chat_template": Unsupported(advice="templates are chosen by who starts the server"),
+    "documents": Unsupported(advice="put the documents into the messages"),
+}
+
+COMPLETION: dict[str, Unsupported] = {
+    **COMMON,
+    **LATER,
+    "echo": Unsupported(advice="put the prompt before the answer yourself"),
+    "suffix": Unsupported(advice="leave it out: this model does not fill in the middle"),
+    "prompt_embeds": Unsupported(advice="send text or token ids"),
+}
+
+
+@cache
+def fields_of(schema: type[msgspec.Struct]) -> frozenset[str]:
+    """The names a schema knows, as they are sent."""
+    return frozenset(field.encode_name for field in msgspec.structs.fields(schema))

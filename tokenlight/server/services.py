@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a route may use: one object, made at start, reached through the request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+from starlette.requests import Request
+
+from tokenlight import wire
+from tokenlight.base.clock import unix_s
+from tokenlight.base.errors import InvalidRequest, ModelNotFound, ServerStopping
+from tokenlight.config import ServerConfig
+from tokenlight.server.metrics import Metrics
+from tokenlight.text import ChatTemplate, Tokenizer
+
+
+class EngineHealth(Protocol):
+    """Whether a new request would be served now; `code` is an error's when not."""
+
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def code(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class Engine(Protocol):
+    """What the server needs of an engine: `AsyncLLM` is one."""
+
+    @property
+    def facts(self) -> wire.ModelFacts: ...
+    @property
+    def num_unfinished(self) -> int: ...
+
+    def generate(
+        self,
+        prompt_token_ids: Sequence[int],
+        sampling: wire.SamplingParams,
+        *,
+        request_id: str,
+        max_new_tokens: int,
+        stop_token_ids: Sequence[int] = (),
+        priority: int = 0,
+    ) -> AsyncGenerator[wire.Delta, None]: ...
+
+    def health(self) -> EngineHealth: ...
+
+    def status(self) -> wire.Status: ...
+
+    async def wait_dead(self) -> Exception: ...
+
+    async def close(self, drain_s: float = 0.0) -> None: ...
+
+
+class Lifecycle:
+    """Whether the server takes new work. It stops once and never starts again."""
+
+    def __init__(self) -> None:
+        self.is_stopping = False
+
+    def stop(self) -> None:
+        self.is_stopping = True
+
+    def check_open(self) -> None:
+        """Raises ServerStopping once the server drains."""
+        if self.is_stopping:
+            raise ServerStopping(
+                "this server is shutting down and takes no new requests; send them to another "
+                "server, or again when this one is back"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Everything behind the door."""
+
+    config: ServerConfig
+    model_name: str
+    """In the API."""
+    checkpoint_name: str
+    engine: Engine
+    tokenizer: Tokenizer
+    chat_template: ChatTemplate
+    metrics: Metrics
+    lifecycle: Lifecycle = field(default_factory=Lifecycle)
+    started_unix_s: int = field(default_factory=unix_s)
+
+    def check_model(self, asked: str | None) -> None:
+        """Raises ModelNotFound when a request names a model that is not served here."""
+        if asked is not None and asked != self.model_name:
+            raise ModelNotFound(asked=asked, served=self.model_name)
+
+    def check_num_choices(self, num_choices: int) -> None:
+        """Raises InvalidRequest when one request asks for more than the server holds at all."""
+        if num_choices > self.config.max_waiting:
+            raise InvalidRequest(
+                f"prompts times n is {num_choices}, this server holds {self.config.max_waiting} "
+                f"unfinished requests; send fewer at once, or serve with a larger --max-waiting",
+                param="n",
+            )
+
+
+def services(request: Request) -> Services:
+    """The services of the application that got this request."""
+    return cast(Services, request.app.state.services)
