@@ -66,6 +66,19 @@ async def test_stopped_it_is_stalled_and_recovers_when_continued(tiny_path):
     await llm.close()
 
 
+async def test_a_request_without_a_token_for_too_long_is_ended(tiny_path):
+    llm = await AsyncLLM.start(config(tiny_path), max_silence_s=0.5)
+    assert len([d async for d in start(llm, "lively", max_new_tokens=500)]) > 0
+    deltas = start(llm, "a")
+    await anext(deltas)
+    os.kill(llm.pid, signal.SIGSTOP)
+    with pytest.raises(EngineStalled, match=r"request a got no token for 0\.5 s"):
+        [d async for d in deltas]
+    os.kill(llm.pid, signal.SIGCONT)
+    await until(lambda: is_at_rest(llm), within_s=3)
+    await llm.close()
+
+
 async def test_a_busy_event_loop_is_no_stalled_engine(tiny_path):
     llm = await AsyncLLM.start(config(tiny_path))
     time.sleep(5.5)

@@ -10,8 +10,10 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from tokenlight import wire
+from tokenlight.base.clock import now_s
 from tokenlight.base.errors import (
     EngineDead,
+    EngineStalled,
     InternalError,
     InvalidRequest,
     Overloaded,
@@ -49,19 +51,27 @@ class AsyncLLM:
         self._dead: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._is_stopping = False
         self._closing: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._link = Link(self._on_deltas, self._on_dead)
         self.facts: wire.ModelFacts
         """What the engine knows about the model."""
 
     @classmethod
     async def start(
-        cls, config: EngineConfig, *, max_unfinished: int = 1024, log_level: str = "warning"
+        cls,
+        config: EngineConfig,
+        *,
+        max_unfinished: int = 1024,
+        max_silence_s: float | None = None,
+        log_level: str = "warning",
     ) -> "AsyncLLM":
         """Spawn an engine and wait until it can serve.
 
         Args:
             config: what to run; `config.model.model` names a file that exists.
             max_unfinished: requests in the engine before `generate` raises `Overloaded`.
+            max_silence_s: a request without a token for so long is ended with `EngineStalled`, time
+                in the queue included; None: it waits as long as its caller does.
             log_level: of the engine process, which logs to this process's standard error.
 
         Raises:
@@ -71,6 +81,8 @@ class AsyncLLM:
         llm = cls(max_unfinished=max_unfinished)
         try:
             llm.facts = await llm._link.start(config, log_level=log_level)
+            if max_silence_s is not None:
+                llm._watch = asyncio.create_task(llm._watch_silence(max_silence_s))
         except BaseException:
             await llm.close()
             raise
@@ -186,6 +198,8 @@ class AsyncLLM:
                 _log.warning(event("drain_timeout", drain_s=drain_s, num_cut=len(self._streams)))
         for stream in self._take_streams():
             stream.fail(ServerStopping(_STOPPING))
+        if self._watch is not None:
+            self._watch.cancel()
         if self._closing is None:
             self._closing = asyncio.create_task(self._link.close())
         await asyncio.shield(self._closing)
@@ -200,6 +214,21 @@ class AsyncLLM:
                 del self._streams[delta.request_id]
         if not self._streams:
             self._is_idle.set()
+
+    async def _watch_silence(self, max_silence_s: float) -> None:
+        """For ever, look now and then; the engine confirms the abort and so frees the place."""
+        while True:
+            await asyncio.sleep(min(1.0, max_silence_s / 4))
+            oldest_s = now_s() - max_silence_s
+            for request_id, stream in self._streams.items():
+                if stream.heard_s < oldest_s and not stream.is_finished:
+                    stream.fail(
+                        EngineStalled(
+                            f"request {request_id} got no token for {max_silence_s:g} s and was "
+                            f"ended; the server is overloaded or stuck: send it again later"
+                        )
+                    )
+                    self.abort(request_id)
 
     def _on_dead(self, reason: str) -> None:
         self._dead.set_result(reason)

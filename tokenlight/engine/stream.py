@@ -5,6 +5,7 @@ import asyncio
 
 import msgspec
 
+from tokenlight.base.clock import now_s
 from tokenlight.base.errors import EngineError
 from tokenlight.wire import Delta
 
@@ -12,18 +13,21 @@ from tokenlight.wire import Delta
 class Stream:
     """Holds at most one delta: what comes while the reader is busy is merged into it."""
 
-    __slots__ = ("_delta", "_fault", "_waiter", "is_finished")
+    __slots__ = ("_delta", "_fault", "_waiter", "heard_s", "is_finished")
 
     def __init__(self) -> None:
         self._delta: Delta | None = None
         self._fault: EngineError | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self.heard_s = now_s()
+        """When the engine last said something about this request."""
         self.is_finished = False
         """The engine has said its last word on this request, or will never say it."""
 
     def push(self, delta: Delta) -> None:
         self._delta = delta if self._delta is None else _merged(self._delta, delta)
-        self.is_finished = delta.finish_reason is not None
+        self.heard_s = now_s()
+        self.is_finished = self.is_finished or delta.finish_reason is not None
         self._wake()
 
     def fail(self, fault: EngineError) -> None:
