@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "control/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "control/mutants.h"
+
+namespace tokenlight::control {
+namespace {
+
+// Finished requests that can still be explained.
+constexpr std::size_t kRecentRequests = 1024;
+
+bool ExpiresLater(std::int64_t a, std::int64_t b) { return a > b; }
+
+}  // namespace
+
+Scheduler::Scheduler(const Config& config)
+    : config_(config),
+      hasher_(config.hash_key),
+      events_(config.max_events),
+      slots_(config.max_num_requests),
+      ledger_(config.overlap),
+      prefilling_(config.max_num_requests),
+      decoding_(config.max_num_requests),
+      recent_(kRecentRequests) {
+    for (const GroupConfig& group : config.groups) {
+        const auto index = static_cast<std::int32_t>(groups_.size());
+        const bool is_full = group.kind == GroupKind::kFull;
+        pools_.push_back(std::make_unique<DevicePool>(
+            PoolConfig{.num_blocks = group.num_blocks,
+                       .block_tokens = config.block_tokens,
+                       .group = index,
+                       .keeps_tokens = is_full && index == 0 && config.prefix_reuse},
+            &events_));
+        const bool has_columns = group.kind != GroupKind::kRecurrent;
+        groups_.push_back({group, pools_.back().get(),
+                           BlockTable(index, config.max_num_requests,
+                                      has_columns ? config.max_blocks_per_request() : 0)});
+    }
+}
+
+std::int32_t Scheduler::max_request_tokens() const {
+    std::int32_t limit = config_.max_model_tokens;
+    for (const CacheGroup& group : groups_) {
+        if (group.config.kind != GroupKind::kFull) continue;
+        // The last token sampled needs no KV.
+        limit = std::min<std::int64_t>(
+            limit, std::int64_t{group.config.num_blocks} * config_.block_tokens + 1);
+    }
+    return limit;
+}
+
+Fault Scheduler::Submit(const Submission& submission) {
+    const std::int64_t num_prompt_tokens =
+        static_cast<std::int64_t>(submission.prompt_token_ids.size());
+    const std::int64_t limit = max_request_tokens();
+    if (ledger_.is_broken()) return Fault::kStepBroken;
+    if (places_.contains(submission.id)) return Fault::kDuplicateRequest;
+    if (num_prompt_tokens == 0) return Fault::kEmptyPrompt;
+    if (submission.max_new_tokens < 1) return Fault::kNoOutput;
+    if (num_prompt_tokens >= limit) return Fault::kPromptTooLong;
+    if (num_prompt_tokens + submission.max_new_tokens > limit) return Fault::kOutputTooLong;
+
+    auto request = std::make_unique<Request>();
+    request->id = submission.id;
+    request->key = {submission.priority, next_arrival_++};
+    request->num_prompt_tokens = static_cast<std::int32_t>(num_prompt_tokens);
+    request->max_new_tokens = submission.max_new_tokens;
+    request->deadline_us = submission.deadline_us;
+    request->stop_token_ids.assign(submission.stop_token_ids.begin(),
+                                   submission.stop_token_ids.end());
+    request->token_ids.reserve(
+        static_cast<std::size_t>(num_prompt_tokens + submission.max_new_tokens));
+    request->token_ids.assign(submission.prompt_token_ids.begin(),
+                              submission.prompt_token_ids.end());
+    request->explanation.num_prompt_tokens = request->num_prompt_tokens;
+    request->seed = kPlanted<Mutant::kSaltIgnored>
+                        ? Hash128{}
+                        : hasher_.Seed(submission.cache_salt, submission.adapter_id);
+    if (config_.prefix_reuse) {
+        request->chain.reserve(
+            static_cast<std::size_t>(request->max_kv_tokens() / config_.block_tokens));
+        ExtendChain(*request, request->num_prompt_tokens);
+    }
+    if (request->deadline_us != kNoDeadline) {
+        deadlines_.push_back({request->deadline_us, request->key, request->id});
+        std::ranges::push_heap(deadlines_, ExpiresLater, &Deadline::us);
+    }
+    places_.emplace(request->id, request->key);
+    const QueueKey key = request->key;
+    waiting_.emplace(key, Waiting{std::move(request)});
+    return Fault::kNone;
+}
+
+void Scheduler::ExtendChain(Request& request, std::int32_t num_tokens) const {
+    const auto block_tokens = static_cast<std::size_t>(config_.block_tokens);
+    const std::span<const std::int32_t> ids(request.token_ids);
+    Hash128 parent = request.chain.empty() ? request.seed : request.chain.back();
+    for (std::size_t end = (request.chain.size() + 1) * block_tokens;
+         end <= static_cast<std::size_t>(num_tokens); end += block_tokens) {
+        parent = hasher_.Next(parent, ids.subspan(end - block_tokens, block_tokens));
+        request.chain.push_back(parent);
+    }
+}
+
+bool Scheduler::Abort(RequestId id) {
+    if (!places_.contains(id)) return false;
+    NoteFinished(EndRequest(id, FinishReason::kAbort));
+    return true;
+}
+
+void Scheduler::Expire(std::int64_t now_us) {
+    while (!deadlines_.empty() && deadlines_.front().us <= now_us) {
+        const Deadline due = deadlines_.front();
+        std::ranges::pop_heap(deadlines_, ExpiresLater, &Deadline::us);
+        deadlines_.pop_back();
+        const Request* request = FindRequest(due.id);
+        if (request == nullptr || request->key != due.key) continue;  // ended already
+        const Finished finished = EndRequest(due.id, FinishReason::kDeadline);
+        ended_.deltas.push_back(
+            {.id = due.id,
+             .num_cached_tokens = finished.request->num_cached_tokens.value_or(0),
+             .num_sampled_tokens = finished.request->num_sampled(),
+             .finish_reason = finished.reason});
+        NoteFinished(finished);
+    }
+}
+
+// Any state may come here: each container is named, and End names each state.
+Finished Scheduler::EndRequest(RequestId id, FinishReason reason) {
+    const End end{reason, ledger_};
+    const Place place = places_.at(id);
+    places_.erase(id);
+    if (const auto* key = std::get_if<QueueKey>(&place)) {
+        return end(std::move(waiting_.extract(*key).mapped()));
+    }
+    const SlotId slot = std::get<SlotId>(place);
+    if constexpr (kPlanted<Mutant::kLeakOnAbort>) {
+        if (Resident* resident = FindResident(slot)) new Holdings(std::move(resident->holdings));
+    }
+    if (prefilling_.Find(slot) != nullptr) return end(prefilling_.Take(slot));
+    return end(decoding_.Take(slot));
+}
+
+void Scheduler::NoteFinished(const Finished& finished) {
+    Explanation explanation = finished.request->explanation;
+    explanation.num_preemptions = finished.request->num_preemptions;
+    recent_[static_cast<std::size_t>(num_ended_++) % recent_.size()] = {finished.request->id,
+                                                                        explanation};
+}
+
+void Scheduler::Propose(RequestId id, std::span<const std::int32_t> draft_token_ids) {
+    const auto place = places_.find(id);
+    if (place == places_.end() || !std::holds_alternative<SlotId>(place->second)) return;
+    Decoding* decoding = decoding_.Find(std::get<SlotId>(place->second));
+    if (decoding == nullptr) return;
+    decoding->resident.request->draft_ids.assign(draft_token_ids.begin(), draft_token_ids.end());
+}
+
+void Scheduler::TakeDeltas(DeltaBatch& out) {
+    out.deltas.insert(out.deltas.end(), ended_.deltas.begin(), ended_.deltas.end());
+    ended_.deltas.clear();
+}
+
+Stats Scheduler::stats() const {
+    Stats stats = totals_;
+    stats.num_running = static_cast<std::int32_t>(prefilling_.size() + decoding_.size());
+    stats.num_waiting = static_cast<std::int32_t>(waiting_.size());
+    stats.num_free_blocks = groups_[0].pool->num_free();
+    stats.num_blocks = groups_[0].pool->num_blocks();
+    stats.num_cached_blocks = groups_[0].pool->num_cached();
+    stats.num_steps_in_flight = ledger_.num_in_flight();
+    return stats;
+}
+
+std::optional<Explanation> Scheduler::Explain(RequestId id) const {
+    if (const Request* request = FindRequest(id)) {
+        Explanation explanation = request->explanation;
+        explanation.num_preemptions = request->num_preemptions;
+        return explanation;
+    }
+    for (std::int64_t i = num_ended_;
+         i-- > 0 && num_ended_ - i <= static_cast<std::int64_t>(recent_.size());) {
+        const Ended& ended = recent_[static_cast<std::size_t>(i) % recent_.size()];
+        if (ended.id == id) return ended.explanation;
+    }
+    return std::nullopt;
+}
+
+Resident* Scheduler::FindResident(SlotId slot) {
+    return const_cast<Resident*>(std::as_const(*this).FindResident(slot));
+}
+
+const Resident* Scheduler::FindResident(SlotId slot) const {
+    if (const Decoding* decoding = decoding_.Find(slot)) return &decoding->resident;
+    if (const Prefilling* prefilling = prefilling_.Find(slot)) return &prefilling->resident;
+    return nullptr;
+}
+
+const Request* Scheduler::FindRequest(RequestId id) const {
+    const auto place = places_.find(id);
+    if (place == places_.end()) return nullptr;
+    if (const auto* key = std::get_if<QueueKey>(&place->second))
+        return waiting_.at(*key).request.get();
+    return FindResident(std::get<SlotId>(place->second))->request.get();
+}
+
+}  // namespace tokenlight::control

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "control/holdings.h"
+#include "control/ledger.h"
+#include "control/request.h"
+#include "control/slots.h"
+
+namespace tokenlight::control {
+
+//   Waiting --Admit--> Prefilling --Advance--> Decoding --Finish--> Finished
+//      ^                   |                      |
+//      '------Preempt------'-------Preempt--------'          Abort: from any state to Finished
+//
+// A state owns exactly what a request may hold while it is in it; leaving the state gives it back,
+// at once or when the last step that names it is back.
+
+// How far a running request has come, in tokens of KV.
+struct Progress {
+    std::int32_t num_computed = 0;  // by committed steps
+    std::int32_t num_planned = 0;   // by steps in flight as well
+    std::int32_t num_sampling = 0;  // steps in flight that sample for this request
+    std::int32_t num_drafts =
+        0;                 // drafts in flight: until they are judged, nothing can be planned on top
+    StepId last_step{-1};  // the last step that names this request
+};
+
+struct Resident {
+    std::unique_ptr<Request> request;
+    SlotLease slot;
+    Holdings holdings;
+    Progress progress;
+};
+
+struct Waiting {
+    std::unique_ptr<Request> request;
+};
+struct Prefilling {
+    Resident resident;
+};
+struct Decoding {
+    Resident resident;
+};
+struct Finished {
+    std::unique_ptr<Request> request;
+    FinishReason reason;
+};
+
+// A request leaves the batch: what it held goes home behind the last step that names it.
+[[nodiscard]] inline std::unique_ptr<Request> Leave(Resident&& from, StepLedger& ledger) {
+    const StepId last = from.progress.last_step;
+    ledger.Retire(last, std::move(from.holdings));
+    if constexpr (kPlanted<Mutant::kSlotReusedInFlight>) {
+        [[maybe_unused]] const SlotLease gone = std::move(from.slot);
+    } else {
+        ledger.Retire(last, std::move(from.slot));
+    }
+    return std::move(from.request);
+}
+
+[[nodiscard]] inline Prefilling Admit(Waiting&& from, SlotLease&& slot, Holdings&& holdings,
+                                      std::int32_t num_cached_tokens) {
+    return {{std::move(from.request),
+             std::move(slot),
+             std::move(holdings),
+             {.num_computed = num_cached_tokens, .num_planned = num_cached_tokens}}};
+}
+
+[[nodiscard]] inline Decoding Advance(Prefilling&& from) { return {std::move(from.resident)}; }
+
+[[nodiscard]] inline Waiting Preempt(Prefilling&& from, StepLedger& ledger) {
+    return {Leave(std::move(from.resident), ledger)};
+}
+[[nodiscard]] inline Waiting Preempt(Decoding&& from, StepLedger& ledger) {
+    return {Leave(std::move(from.resident), ledger)};
+}
+
+[[nodiscard]] inline Finished Finish(Decoding&& from, FinishReason reason, StepLedger& ledger) {
+    return {Leave(std::move(from.resident), ledger), reason};
+}
+
+// Ends a request in whatever state it is. Every state has its line; one without does not compile.
+struct End {
+    FinishReason reason;
+    StepLedger& ledger;
+
+    [[nodiscard]] Finished operator()(Waiting&& from) const {
+        return {std::move(from.request), reason};
+    }
+    [[nodiscard]] Finished operator()(Prefilling&& from) const {
+        return {Leave(std::move(from.resident), ledger), reason};
+    }
+    [[nodiscard]] Finished operator()(Decoding&& from) const {
+        return {Leave(std::move(from.resident), ledger), reason};
+    }
+};
+
+}  // namespace tokenlight::control
