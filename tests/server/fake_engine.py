@@ -30,6 +30,9 @@ class ByteTokenizer:
     def decode(self, token_ids: Sequence[int]) -> str:
         return bytes(i for i in token_ids if i < EOS).decode(errors="replace")
 
+    def is_special(self, token_id: int) -> bool:
+        return token_id >= EOS
+
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([token_id]) if token_id < EOS else b""
 

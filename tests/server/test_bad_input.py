@@ -47,6 +47,8 @@ INPUTS = {
     "an unknown role": message(role="wizard"),
     "content as a number": message(content=7),
     "an image part": message(content=[{"type": "image_url", "image_url": {"url": "x"}}]),
+    "a template variable that is a field": chat(chat_template_kwargs={"messages": []}),
+    "a text part without text": message(content=[{"type": "text"}]),
     "a tool's message": message(role="tool", tool_call_id="1"),
     "a tool call in the history": message(role="assistant", tool_calls=[{"id": "1"}]),
     "temperature as a string": chat(temperature="hot"),

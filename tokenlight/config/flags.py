@@ -204,7 +204,10 @@ class _Store(argparse.Action):
 
 
 def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:
-    text = flag.help.replace("%", "%%")
+    text = flag.help
+    if flag.default not in (None, "") and flag.on is None and "Default" not in text:
+        text += f" Default: {flag.default}."
+    text = text.replace("%", "%%")
     if flag.positional is not None:
         parser.add_argument(
             flag.path, metavar=flag.positional, nargs="?", default=argparse.SUPPRESS, help=text

@@ -15,6 +15,9 @@ from tokenlight.base.errors import ContextTooLong, InvalidRequest
 from tokenlight.server.schemas.parameters import GenerationFields
 from tokenlight.server.services import Services
 
+# Longer texts are tokenised on a thread: the other streams must not wait for them.
+INLINE_CHARS = 4096
+
 _SEED_MASK = 2**63 - 1
 # Below this a softmax in float32 is a one-hot, or overflows: greedy says the same safely.
 _GREEDY_BELOW = 1e-4

@@ -8,8 +8,8 @@ import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
-from typing import Any
 
+import msgspec
 from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from tokenlight.base.clock import unix_s
 from tokenlight.base.errors import UnsupportedParameter
-from tokenlight.server.admission import Admitted, admit, limit_headers
+from tokenlight.server.admission import INLINE_CHARS, Admitted, admit, limit_headers
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.generation import FinishReason, Tally, generate
 from tokenlight.server.schemas.chat import (
@@ -34,9 +34,7 @@ from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.schemas.unsupported import CHAT
 from tokenlight.server.services import Services, services
 from tokenlight.server.sse import DONE, EventStream, sse_event, until_disconnect
-
-# Longer texts are tokenised on a thread: the other streams must not wait for them.
-_INLINE_CHARS = 4096
+from tokenlight.text.chat import chat_token_ids
 
 
 async def create_chat_completion(request: Request) -> Response | ASGIApp:
@@ -62,25 +60,23 @@ async def create_chat_completion(request: Request) -> Response | ASGIApp:
 
 
 async def _prompt_token_ids(svc: Services, body: ChatRequest) -> list[int]:
-    messages = [_template_message(i, m) for i, m in enumerate(body.messages)]
-
-    def tokenise() -> list[int]:
-        text = svc.chat_template.render(
-            messages,
-            add_generation_prompt=body.add_generation_prompt is not False,
-            **(body.chat_template_kwargs or {}),
-        )
-        # The template writes the model's own begin-of-text where the model wants one.
-        return svc.tokenizer.encode(text, add_bos=False)
-
-    if sum(len(m["content"]) for m in messages) <= _INLINE_CHARS:
+    for index, message in enumerate(body.messages):
+        _refuse_tools(f"messages[{index}]", message)
+    messages = msgspec.to_builtins(body.messages)
+    tokenise = partial(
+        chat_token_ids,
+        svc.tokenizer,
+        svc.chat_template,
+        messages,
+        add_generation_prompt=body.add_generation_prompt is not False,
+        variables=body.chat_template_kwargs,
+    )
+    if sum(len(str(m["content"])) for m in messages) <= INLINE_CHARS:
         return tokenise()
     return await asyncio.to_thread(tokenise)
 
 
-def _template_message(index: int, message: Message) -> dict[str, Any]:
-    """A message as chat templates expect it: a role they know and one text."""
-    where = f"messages[{index}]"
+def _refuse_tools(where: str, message: Message) -> None:
     if message.role in ("tool", "function"):
         raise UnsupportedParameter(
             f"{where}.role", advice=f"leave {message.role!r} out: this server calls no tools"
@@ -89,22 +85,6 @@ def _template_message(index: int, message: Message) -> dict[str, Any]:
         raise UnsupportedParameter(
             f"{where}.tool_calls", advice="leave it out: this server calls no tools"
         )
-    role = "system" if message.role == "developer" else message.role
-    return {"role": role, "content": _text(where, message)}
-
-
-def _text(where: str, message: Message) -> str:
-    if isinstance(message.content, str):
-        return message.content
-    texts = []
-    for i, part in enumerate(message.content or ()):
-        if part.type != "text":
-            raise UnsupportedParameter(
-                f"{where}.content[{i}].type",
-                advice=f"leave {part.type!r} out: this server reads text only",
-            )
-        texts.append(part.text or "")
-    return "\n".join(texts)
 
 
 async def _collect(svc: Services, admitted: Admitted) -> ChatCompletion:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from tokenlight.base.clock import unix_s
 from tokenlight.base.errors import InvalidRequest
-from tokenlight.server.admission import Admitted, admit, limit_headers
+from tokenlight.server.admission import INLINE_CHARS, Admitted, admit, limit_headers
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.generation import FinishReason, Tally, generate
 from tokenlight.server.schemas.completion import (
@@ -30,9 +30,6 @@ from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.schemas.unsupported import COMPLETION
 from tokenlight.server.services import Services, services
 from tokenlight.server.sse import DONE, EventStream, sse_event, until_disconnect
-
-# Longer texts are tokenised on a thread: the other streams must not wait for them.
-_INLINE_CHARS = 4096
 
 
 async def create_completion(request: Request) -> Response | ASGIApp:
@@ -80,7 +77,7 @@ async def _prompts_token_ids(svc: Services, body: CompletionRequest) -> list[lis
         prompts.append(
             await _encode(svc, prompt)
             if isinstance(prompt, str)
-            else _checked_ids(prompt, svc.tokenizer.vocab_size)
+            else _checked_ids(prompt, svc.engine.facts.vocab_size)
         )
     if not prompts:
         raise InvalidRequest("'prompt' is an empty list: send at least 1 prompt", param="prompt")
@@ -88,7 +85,7 @@ async def _prompts_token_ids(svc: Services, body: CompletionRequest) -> list[lis
 
 
 async def _encode(svc: Services, text: str) -> list[int]:
-    if len(text) <= _INLINE_CHARS:
+    if len(text) <= INLINE_CHARS:
         return svc.tokenizer.encode(text)
     return await asyncio.to_thread(svc.tokenizer.encode, text)
 

@@ -17,7 +17,7 @@ Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 class ContentPart(msgspec.Struct, frozen=True, kw_only=True):
     type: str
-    """Only `text` is supported."""
+    """`text`, or Responses' names of it; anything else is refused."""
     text: str | None = None
 
 

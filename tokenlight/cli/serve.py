@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tokenlight serve: serve a model over the OpenAI protocol.
+
+Without a model, the default one is fetched (98 MB, once) and served. Ctrl-C or SIGTERM lets running
+requests finish; a second one ends at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from tokenlight.config import EngineConfig, ServerConfig
+from tokenlight.config.flags import add_flags
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_flags(parser, EngineConfig, ServerConfig)
+
+
+def run(args: argparse.Namespace) -> int:
+    import asyncio
+
+    from tokenlight.base import log
+    from tokenlight.base.env import read_env
+    from tokenlight.cli.settings import engine_config, server_config, with_model_file
+    from tokenlight.cli.stopping import ends_on_sigterm, stop_on_signals
+    from tokenlight.server.run import bind, serve, url_of
+
+    env = read_env()
+    config, typed = server_config(args, env), engine_config(args, env)
+    log.configure(config.log_level)
+    listener = bind(config.host, config.port)
+    with ends_on_sigterm():
+        found = with_model_file(typed, env)
+
+    async def main() -> int:
+        stop = asyncio.Event()
+        stop_on_signals(stop)
+        return await serve(
+            config,
+            found,
+            listener,
+            stop=stop,
+            on_ready=lambda svc: print(
+                banner(
+                    url=url_of(listener),
+                    model=svc.model_name,
+                    context_tokens=svc.engine.facts.max_model_tokens,
+                    is_default_model=not typed.model.model,
+                    has_key=config.api_key is not None,
+                ),
+                flush=True,
+            ),
+        )
+
+    return asyncio.run(main())
+
+
+def banner(
+    *, url: str, model: str, context_tokens: int, is_default_model: bool, has_key: bool
+) -> str:
+    """What a newcomer needs to see first."""
+    body = {"messages": [{"role": "user", "content": "What is the capital of France?"}]}
+    key = ' -H "authorization: Bearer $TOKENLIGHT_API_KEY"' if has_key else ""
+    cannot = (
+        [
+            "  cannot   call tools or drive agents: it has 135 million parameters. Models that can",
+            "           are Qwen/Qwen3-8B and Qwen/Qwen3-30B-A3B-Instruct-2507 on the Hugging Face",
+            "           Hub; this version does not serve them yet",
+        ]
+        if is_default_model
+        else []
+    )
+    return "\n".join(
+        [
+            f"TokenLight serves {model}",
+            f"  url      {url}/v1  (API: {url}/docs)",
+            f"  can      chat and continue text, {context_tokens:,} tokens of context",
+            *cannot,
+            f"  try      curl {url}/v1/chat/completions{key} \\",
+            "             -H 'content-type: application/json' \\",
+            f"             -d '{json.dumps(body)}'",
+            f"  or       tokenlight chat --url {url}",
+            "  stop     Ctrl-C",
+        ]
+    )

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From typed flags and the environment to configs and a model file; a flag wins over a variable."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from tokenlight.base.env import Env
+from tokenlight.checkpoint import FetchProgress, fetch_default_model
+from tokenlight.config import EngineConfig, ServerConfig
+from tokenlight.config.flags import build, given
+
+
+def server_config(args: argparse.Namespace, env: Env) -> ServerConfig:
+    """What the API process is told."""
+    from_env: dict[str, object] = {"log_level": env.log_level, "api_key": env.api_key}
+    return build(ServerConfig, from_env | given(args, ServerConfig))
+
+
+def engine_config(args: argparse.Namespace, env: Env) -> EngineConfig:
+    """What the engine process is told, the model as typed."""
+    from_env: dict[str, object] = {"num_threads": env.num_threads}
+    return build(EngineConfig, from_env | given(args, EngineConfig))
+
+
+def with_model_file(config: EngineConfig, env: Env) -> EngineConfig:
+    """The config with a file for a model; the default model is fetched when none is named.
+
+    Raises:
+        DownloadFailed: the default model could not be fetched.
+    """
+    if config.model.model:
+        return config
+    path: Path = fetch_default_model(env.cache_dir, ProgressLine().show)
+    return replace(config, model=replace(config.model, model=str(path)))
+
+
+class ProgressLine:
+    """A fetch on stderr: one moving line on a terminal, a line per tenth elsewhere."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stderr.isatty()
+        self._last = ""
+
+    def show(self, progress: FetchProgress) -> None:
+        if not progress.done_bytes:
+            self._end_line()
+            print(progress.text, file=sys.stderr, flush=True)
+            return
+        tenths = 10 * progress.done_bytes // progress.total_bytes
+        if self._is_terminal:
+            done, total = progress.done_bytes / 1e6, progress.total_bytes / 1e6
+            line = f"{progress.text}: {done:.0f} of {total:.0f} MB"
+            print(f"\r{line:<60}", end="", file=sys.stderr, flush=True)
+        else:
+            line = f"{progress.text}: {10 * tenths} %"
+            if line != self._last:
+                print(line, file=sys.stderr, flush=True)
+        self._last = line
+
+    def _end_line(self) -> None:
+        if self._is_terminal and self._last:
+            print(file=sys.stderr)
+        self._last = ""
