@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model's chat template: messages to the text that the model was trained on."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from jinja2 import TemplateError, TemplateSyntaxError
+
+from tokenlight.base.errors import CheckpointCorrupt, InvalidRequest
+from tokenlight.checkpoint import Checkpoint
+from tokenlight.text.template.bounds import BUDGET, Budget, TemplateTooCostly
+from tokenlight.text.template.sandbox import RaisedByTemplate, Sandbox
+
+# What Python raises where a template asks a value for what it does not have.
+_RENDER_FAULTS = (
+    TemplateError, ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError,
+    RecursionError, TypeError, ValueError,
+)  # fmt: skip
+_SPECIAL_NAMES = ("bos", "eos", "unk", "pad")
+
+
+class ChatTemplate:
+    """A compiled template. Safe to use from several threads."""
+
+    def __init__(self, source: str | None, special_tokens: Mapping[str, str] | None = None) -> None:
+        """Compile.
+
+        Args:
+            source: Jinja2 text; None for a model that has no template and cannot chat.
+            special_tokens: "bos_token" and the like, as the template knows them.
+
+        Raises:
+            CheckpointCorrupt: the template cannot be compiled.
+        """
+        self.source = source
+        self._special_tokens = dict(special_tokens or {})
+        try:
+            self._template = None if source is None else Sandbox().from_string(source)
+        except (TemplateSyntaxError, RecursionError) as fault:
+            line = f", line {fault.lineno}" if isinstance(fault, TemplateSyntaxError) else ""
+            raise CheckpointCorrupt(
+                f"the chat template{line}: {fault}; mend it, or give another with --chat-template"
+            ) from fault
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
+        """Compile the checkpoint's own template.
+
+        Raises:
+            CheckpointCorrupt: it cannot be compiled.
+        """
+        source = checkpoint.chat_template
+        return cls(source, _special_tokens(checkpoint, source or ""))
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **variables: Any,
+    ) -> str:
+        """Write messages as the model expects them.
+
+        Args:
+            messages: with `role` and `content`, as `normalise_messages` makes them.
+            tools: OpenAI's tool definitions; None for none.
+            add_generation_prompt: whether to open the assistant's turn.
+            **variables: what else the template reads, `enable_thinking` for one.
+
+        Raises:
+            InvalidRequest: the template refuses these messages or cannot render them.
+        """
+        if self._template is None:
+            raise InvalidRequest(
+                "this model has no chat template; send a text to /v1/completions, or serve with "
+                "--chat-template",
+                param="messages",
+            )
+        names = self._special_tokens | variables
+        names |= {"messages": messages, "tools": tools, "documents": variables.get("documents")}
+        names["add_generation_prompt"] = add_generation_prompt
+        budget = BUDGET.set(Budget())
+        try:
+            return self._template.render(names)
+        except _RENDER_FAULTS as fault:
+            raise InvalidRequest(_explain(fault), param="messages") from fault
+        finally:
+            BUDGET.reset(budget)
+
+
+def _explain(fault: Exception) -> str:
+    if isinstance(fault, RaisedByTemplate):
+        return f"the model's chat template refuses these messages: {fault}"
+    if isinstance(fault, TemplateTooCostly):
+        return f"the model's chat template was stopped: {fault}; send fewer or shorter messages"
+    return (
+        f"the model's chat template cannot render these messages: {type(fault).__name__}: {fault}; "
+        f"check their roles, contents and tools"
+    )
+
+
+def _special_tokens(checkpoint: Checkpoint, source: str) -> dict[str, str]:
+    """The texts of the special tokens that the template names."""
+    named = [name for name in _SPECIAL_NAMES if f"{name}_token" in source]
+    if not named or checkpoint.tokenizer is None or checkpoint.tokenizer.gguf is None:
+        return {}
+    metadata = checkpoint.tokenizer.gguf
+    tokens = metadata.get_strings("tokenizer.ggml.tokens")
+    found = {}
+    for name in named:
+        key = {"unk": "unknown", "pad": "padding"}.get(name, name)
+        token_id = metadata.find_int(f"tokenizer.ggml.{key}_token_id")
+        if token_id is not None and 0 <= token_id < len(tokens):
+            found[f"{name}_token"] = tokens[token_id]
+    return found
