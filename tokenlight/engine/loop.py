@@ -140,9 +140,10 @@ class Loop:
         if isinstance(outcome, Sampled):
             self._num_bad_steps = 0
             token_ids = outcome.token_ids
-            failed = self._fail(
-                plan.request_ids[plan.sampled_requests[outcome.bad_rows]], _NOT_FINITE
-            )
+            failed = []
+            if len(outcome.bad_rows):
+                bad_requests = plan.sampled_requests[outcome.bad_rows]
+                failed = self._fail(plan.request_ids[bad_requests], _NOT_FINITE)
         else:
             self._num_bad_steps += 1
             token_ids = np.zeros(plan.num_sampled, np.int32)

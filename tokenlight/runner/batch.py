@@ -8,15 +8,18 @@ from tokenlight.nn import KvCache, Step
 
 
 def make_step(plan: StepPlan, kv: KvCache) -> Step:
-    """Nothing is copied: the step is valid while the plan lives."""
+    """Nothing is copied: the step is valid until the plan is committed, and only reads.
+
+    (DLPack and not `from_numpy`, which objects to the views being read-only.)
+    """
     return Step(
-        token_ids_T=torch.from_numpy(plan.token_ids),
-        positions_T=torch.from_numpy(plan.positions),
-        query_starts=torch.from_numpy(plan.query_starts),
-        kv_lens=torch.from_numpy(plan.kv_lens),
-        slots=torch.from_numpy(plan.slots),
-        block_table=torch.from_numpy(plan.block_table),
-        sampled_rows=torch.from_numpy(plan.sampled_rows),
+        token_ids_T=torch.from_dlpack(plan.token_ids),
+        positions_T=torch.from_dlpack(plan.positions),
+        query_starts=torch.from_dlpack(plan.query_starts),
+        kv_lens=torch.from_dlpack(plan.kv_lens),
+        slots=torch.from_dlpack(plan.slots),
+        block_table=torch.from_dlpack(plan.block_table),
+        sampled_rows=torch.from_dlpack(plan.sampled_rows),
         kv=kv,
     )
 
