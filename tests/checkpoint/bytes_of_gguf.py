@@ -45,6 +45,7 @@ def llama_values() -> list[bytes]:
         number("llama.feed_forward_length", 8),
         number("llama.attention.head_count", 2),
         number("llama.attention.head_count_kv", 1),
+        value("llama.attention.layer_norm_rms_epsilon", 6, struct.pack("<f", 1e-5)),
     ]
 
 

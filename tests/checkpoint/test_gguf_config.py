@@ -47,12 +47,19 @@ def test_a_tiny_llama(tmp_path: Path) -> None:
         "head_dim": 24,
         "max_position_embeddings": 2048,
         "rms_norm_eps": pytest.approx(1e-5),
-        "rope_theta": 10000.0,
-        "rope_scaling": None,
         "hidden_act": "silu",
+        "attention_bias": False,
+        "mlp_bias": False,
         "tie_word_embeddings": True,
+        "sliding_window": None,
+        "layer_types": ["full_attention"] * 3,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 10000.0}
+        },
+        "query_pre_attn_scalar": 24.0,
+        "final_logit_softcapping": None,
         "bos_token_id": 1,
-        "eos_token_id": 2,
+        "eos_token_id": [2],
     }
     assert checkpoint.chat_template == CHAT_TEMPLATE
     assert checkpoint.bos_token_id == 1
@@ -70,8 +77,7 @@ def test_an_output_matrix_unties_the_embeddings(tmp_path: Path) -> None:
 def test_what_a_file_may_leave_out(tmp_path: Path) -> None:
     checkpoint = open_with(tmp_path / "a.gguf")
     assert checkpoint.config["head_dim"] == 4
-    assert checkpoint.config["rms_norm_eps"] == 1e-5
-    assert checkpoint.config["rope_theta"] == 10000.0
+    assert checkpoint.config["rope_parameters"]["full_attention"]["rope_theta"] == 10000.0
     assert checkpoint.chat_template is None
     assert checkpoint.eos_token_ids == ()
 
@@ -84,11 +90,15 @@ def test_the_end_of_a_turn_ends_an_answer_as_well(tmp_path: Path) -> None:
 CORRUPT: dict[str, tuple[list[bytes], str]] = {
     "zero heads": ([number("llama.attention.head_count", 0)], "head_count is 0"),
     "absurd hidden size": ([number("llama.embedding_length", 1 << 31)], "is 2147483648"),
-    "odd heads": ([number("llama.attention.head_count", 3)], "not a multiple of the 3 heads"),
-    "absurd layers": ([number("llama.block_count", 100_000)], "only 1 tensors"),
+    "odd heads": (
+        [number("llama.attention.head_count", 3)],
+        "8 is not a multiple of num_attention_heads 3",
+    ),
+    "more layers than tensors": ([number("llama.block_count", 2)], "only 1 tensors"),
+    "absurd layers": ([number("llama.block_count", 100_000)], "block_count is 100000"),
     "text for a number": ([text("llama.context_length", "8k")], "must be a whole number"),
-    "eps": ([real("llama.attention.layer_norm_rms_epsilon", 0)], "must be a positive number"),
-    "theta": ([real("llama.rope.freq_base", float("nan"))], "must be a positive number"),
+    "eps": ([real("llama.attention.layer_norm_rms_epsilon", 0)], "must be positive"),
+    "theta": ([real("llama.rope.freq_base", float("nan"))], "rope_theta is nan"),
     "eos": ([number("tokenizer.ggml.eos_token_id", 4)], "the vocabulary has 4"),
 }
 

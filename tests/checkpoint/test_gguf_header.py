@@ -71,7 +71,7 @@ CORRUPT: dict[str, tuple[Gguf | bytes, str]] = {
     "version": (changed(version=struct.pack("<I", 77)), "version 77 does not exist"),
     "too many tensors": (changed(num_tensors=1 << 60), "claims 1152921504606846976 tensors"),
     "too many values": (changed(num_values=1 << 60), "claims 1152921504606846976 values"),
-    "one value too many": (changed(num_values=9), "the key of value 8 claims"),
+    "one value too many": (changed(num_values=10), "the key of value 9 claims"),
     "huge string": (with_values(value("s", 8, struct.pack("<Q", 1 << 62))), "claims"),
     "string past the end": (with_values(value("s", 8, struct.pack("<Q", 9999))), "ends within"),
     "huge array": (with_values(array("a", 4, 1 << 61, b"")), "elements"),

@@ -20,6 +20,7 @@ def stored(array: np.ndarray, format: str) -> StoredTensor:
         name="w",
         shape=array.shape,
         format=FORMATS[format],
+        layout="gguf",
         rows=torch.from_numpy(raw.reshape(array.shape[0] if array.ndim > 1 else 1, -1)),
     )
 

@@ -22,4 +22,6 @@ def test_equals_transformers(head_dim: int, theta: float) -> None:
     cos, sin = LlamaRotaryEmbedding(config)(torch.zeros(1), positions[None].long())
     half = head_dim // 2
     theirs = torch.cat([cos[0, :, :half], sin[0, :, :half]], dim=-1)
-    assert torch.equal(Rope(head_dim, theta=theta)(positions), theirs)
+    assert torch.equal(
+        Rope(head_dim, {"rope_type": "default", "rope_theta": theta})(positions), theirs
+    )

@@ -97,10 +97,13 @@ def test_mutated_files_load_or_raise_typed_errors(tmp_path: Path, format: str) -
 
 
 def test_names() -> None:
-    assert hugging_face_name("token_embd.weight") == "model.embed_tokens.weight"
-    assert hugging_face_name("blk.12.attn_k.weight") == "model.layers.12.self_attn.k_proj.weight"
+    assert hugging_face_name("token_embd.weight", "llama") == "model.embed_tokens.weight"
+    assert (
+        hugging_face_name("blk.12.attn_k.weight", "llama")
+        == "model.layers.12.self_attn.k_proj.weight"
+    )
     for unknown in ("blk.0.ssm_in.weight", "blk.x.attn_k.weight", "blk", "", "rope.weight"):
-        assert hugging_face_name(unknown) is None
+        assert hugging_face_name(unknown, "llama") is None
 
 
 @pytest.mark.parametrize("format", ["f32", "q8_0"])
@@ -108,7 +111,9 @@ def test_split_halves_moves_whole_rows(format: str) -> None:
     """Rows of raw bytes, 2 heads of 6: neighbours 0 1, 2 3, 4 5 become halves 0 2 4, 1 3 5."""
     row_bytes = FORMATS[format].row_bytes(32)
     rows = torch.arange(12, dtype=torch.uint8)[:, None].repeat(1, row_bytes)
-    stored = StoredTensor(name="q", shape=(12, 32), format=FORMATS[format], rows=rows)
+    stored = StoredTensor(
+        name="q", shape=(12, 32), format=FORMATS[format], layout="gguf", rows=rows
+    )
     moved = stored.with_split_halves(2).rows
     assert moved[:, 0].tolist() == [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11]
     assert torch.equal(moved, moved[:, :1].repeat(1, row_bytes))
@@ -119,7 +124,9 @@ def test_split_halves_equals_transformers_reading_of_gguf() -> None:
     for num_heads in (1, 2, 3):
         theirs = LlamaTensorProcessor()._reverse_permute_weights(numbers, num_heads, num_heads)
         rows = torch.from_numpy(numbers).view(torch.uint8)
-        stored = StoredTensor(name="q", shape=(24, 32), format=FORMATS["f32"], rows=rows)
+        stored = StoredTensor(
+            name="q", shape=(24, 32), format=FORMATS["f32"], layout="gguf", rows=rows
+        )
         ours = stored.with_split_halves(num_heads).dense(torch.float32)
         assert np.array_equal(ours.numpy(), theirs)
 

@@ -4,7 +4,7 @@
 from pathlib import Path
 
 from tokenlight.checkpoint.checkpoint import Checkpoint, TokenizerSource
-from tokenlight.checkpoint.gguf_config import config_of, eos_token_ids_of
+from tokenlight.checkpoint.gguf_config import config_of
 from tokenlight.checkpoint.gguf_header import read_header
 
 
@@ -26,6 +26,6 @@ def open_gguf(path: Path) -> Checkpoint:
         tokenizer=TokenizerSource(kind="gguf", gguf=header.metadata),
         chat_template=header.metadata.find_string("tokenizer.chat_template"),
         bos_token_id=config["bos_token_id"],
-        eos_token_ids=eos_token_ids_of(header),
+        eos_token_ids=tuple(config["eos_token_id"]),
         num_bytes=header.num_bytes,
     )

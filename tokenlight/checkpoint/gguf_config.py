@@ -1,36 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
 """A GGUF file's metadata in the keys of Hugging Face's config.json."""
 
-from math import isfinite
 from typing import Any
 
 from tokenlight.base.errors import CheckpointCorrupt, UnsupportedCheckpoint
 from tokenlight.checkpoint.gguf_header import GgufHeader
 from tokenlight.checkpoint.gguf_metadata import Array
+from tokenlight.checkpoint.model_config import complete_config
 
 # general.architecture -> config.json's model_type
-ARCHITECTURES = {"llama": "llama"}
+ARCHITECTURES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3"}
 
-# No real model comes near; what is above is a broken header.
-MAX_SIZE = 1 << 24
-MAX_CONTEXT_TOKENS = 1 << 31
+# config.json's key -> the metadata's, after "<architecture>."; these a file must have
+REQUIRED_SIZES = {
+    "hidden_size": "embedding_length",
+    "intermediate_size": "feed_forward_length",
+    "num_hidden_layers": "block_count",
+    "num_attention_heads": "attention.head_count",
+    "max_position_embeddings": "context_length",
+}
+EPSILON = "attention.layer_norm_rms_epsilon"
+# These it may leave out.
+SIZES = {
+    "num_key_value_heads": "attention.head_count_kv",
+    "head_dim": "attention.key_length",
+}
+NUMBERS = {
+    "rope_theta": "rope.freq_base",
+    "final_logit_softcapping": "final_logit_softcapping",
+}
+
+# Of llama.cpp, whose files do not say it: the largest Gemma 3 scales by another rule than the rest.
+GEMMA3_27B_LAYERS = 62
 
 
 def config_of(header: GgufHeader) -> dict[str, Any]:
-    """Make config.json's keys of a GGUF header; every size is one that a model can have.
+    """Make a complete configuration of a GGUF header.
 
     Raises:
         CheckpointCorrupt: a value is missing or cannot be.
         UnsupportedCheckpoint: the architecture, or a value, is one that we do not implement.
     """
-    return _Facts(header).config()
-
-
-def eos_token_ids_of(header: GgufHeader) -> tuple[int, ...]:
-    """Tokens that end an answer: the end of the text, and of a turn where the file names it."""
     facts = _Facts(header)
-    found = (facts.token_id("eos_token_id"), facts.token_id("eot_token_id"))
-    return tuple(dict.fromkeys(token_id for token_id in found if token_id is not None))
+    config = complete_config(facts.raw_config(), header.metadata.path, facts.spelled())
+    facts.check(config)
+    return config
 
 
 class _Facts:
@@ -41,97 +55,107 @@ class _Facts:
         self._metadata = header.metadata
         self._path = header.metadata.path
         self._prefix = self._metadata.get_string("general.architecture")
-
-    def config(self) -> dict[str, Any]:
         if self._prefix not in ARCHITECTURES:
             raise UnsupportedCheckpoint(
                 f"{self._path}: the architecture {self._prefix!r} is not supported; "
                 f"supported are {', '.join(ARCHITECTURES)}"
             )
-        hidden_size = self._size("embedding_length")
-        num_heads = self._size("attention.head_count")
-        return {
-            "model_type": ARCHITECTURES[self._prefix],
+
+    def raw_config(self) -> dict[str, Any]:
+        raw: dict[str, Any] = {"model_type": ARCHITECTURES[self._prefix]}
+        for key, name in (REQUIRED_SIZES | SIZES).items():
+            raw[key] = self._find_int(name, is_required=key in REQUIRED_SIZES)
+        for key, name in NUMBERS.items():
+            raw[key] = self._metadata.find_float(f"{self._prefix}.{name}")
+        raw["rms_norm_eps"] = self._metadata.get_float(f"{self._prefix}.{EPSILON}")
+        raw |= self._rope() | self._gemma3(raw)
+        tensors = self._header.tensors
+        return {key: value for key, value in raw.items() if value is not None} | {
+            "head_dim": raw["head_dim"],
             "vocab_size": self._vocab_size(),
-            "hidden_size": hidden_size,
-            "intermediate_size": self._size("feed_forward_length"),
-            "num_hidden_layers": self._num_layers(),
-            "num_attention_heads": num_heads,
-            "num_key_value_heads": self._size("attention.head_count_kv", num_heads),
-            "head_dim": self._head_dim(hidden_size, num_heads),
-            "max_position_embeddings": self._size("context_length", limit=MAX_CONTEXT_TOKENS),
-            "rms_norm_eps": self._positive("attention.layer_norm_rms_epsilon", 1e-5),
-            "rope_theta": self._positive("rope.freq_base", 10000.0),
-            "rope_scaling": self._rope_scaling(),
-            "hidden_act": "silu",
-            "tie_word_embeddings": "output.weight" not in self._header.tensors,
-            "bos_token_id": self.token_id("bos_token_id"),
-            "eos_token_id": self.token_id("eos_token_id"),
+            "attention_bias": "blk.0.attn_output.bias" in tensors,
+            "mlp_bias": "blk.0.ffn_gate.bias" in tensors,
+            "tie_word_embeddings": "output.weight" not in tensors,
+            "bos_token_id": self._metadata.find_int("tokenizer.ggml.bos_token_id"),
+            "eos_token_id": self._eos_token_ids(),
         }
 
-    def token_id(self, name: str) -> int | None:
-        key = f"tokenizer.ggml.{name}"
-        token_id = self._metadata.find_int(key)
-        if token_id is not None and not 0 <= token_id < self._vocab_size():
-            raise self._corrupt(f"{key} is {token_id}; the vocabulary has {self._vocab_size()}")
-        return token_id
+    def spelled(self) -> dict[str, str]:
+        names = {
+            key: f"{self._prefix}.{name}"
+            for key, name in (REQUIRED_SIZES | SIZES | NUMBERS).items()
+        }
+        names["rms_norm_eps"] = f"{self._prefix}.{EPSILON}"
+        ids = {key: f"tokenizer.ggml.{key}" for key in ("bos_token_id", "eos_token_id")}
+        return names | ids
+
+    def check(self, config: dict[str, Any]) -> None:
+        """Hold the configuration to what else the file says."""
+        if config["num_hidden_layers"] > len(self._header.tensors):
+            raise CheckpointCorrupt(
+                f"{self._path}: {self._prefix}.block_count is {config['num_hidden_layers']}, "
+                f"but the file has only {len(self._header.tensors)} tensors"
+            )
+        for name in ("attention.value_length", "rope.dimension_count"):
+            other = self._find_int(name)
+            if other not in (None, config["head_dim"]):
+                raise UnsupportedCheckpoint(
+                    f"{self._path}: {self._prefix}.{name} is {other}, but a key has "
+                    f"{config['head_dim']} elements; only equal sizes are supported"
+                )
+
+    def _rope(self) -> dict[str, Any]:
+        if "rope_freqs.weight" in self._header.tensors:
+            return {"rope_scaling": {"rope_type": "factors"}}
+        prefix = f"{self._prefix}.rope.scaling"
+        kind = self._metadata.find_string(f"{prefix}.type")
+        if kind in (None, "none"):
+            return {}
+        extra = self._metadata.find_float(f"{prefix}.attn_factor")
+        if extra not in (None, 1.0):
+            raise UnsupportedCheckpoint(f"{self._path}: {prefix}.attn_factor is not supported")
+        scaling = {
+            "rope_type": kind,
+            "factor": self._metadata.find_float(f"{prefix}.factor"),
+            "original_max_position_embeddings": self._metadata.find_int(
+                f"{prefix}.original_context_length"
+            ),
+            "beta_fast": self._metadata.find_float(f"{prefix}.yarn_beta_fast"),
+            "beta_slow": self._metadata.find_float(f"{prefix}.yarn_beta_slow"),
+        }
+        return {"rope_scaling": scaling}
+
+    def _gemma3(self, raw: dict[str, Any]) -> dict[str, Any]:
+        if raw["model_type"] != "gemma3":
+            return {}
+        scalar = raw["head_dim"]
+        if raw["num_hidden_layers"] == GEMMA3_27B_LAYERS and raw["num_attention_heads"]:
+            scalar = raw["hidden_size"] // raw["num_attention_heads"]
+        local = self._metadata.find_float(f"{self._prefix}.rope.freq_base_swa")
+        return {
+            "sliding_window": self._find_int("attention.sliding_window", is_required=True),
+            "query_pre_attn_scalar": scalar,
+            "rope_local_base_freq": local,
+        }
+
+    def _eos_token_ids(self) -> list[int]:
+        """Tokens that end an answer: the end of the text, and of a turn where the file names it."""
+        names = ("eos_token_id", "eot_token_id")
+        found = (self._metadata.find_int(f"tokenizer.ggml.{name}") for name in names)
+        return list(dict.fromkeys(token_id for token_id in found if token_id is not None))
 
     def _vocab_size(self) -> int:
         embedding = self._header.tensors.get("token_embd.weight")
         if embedding is None or len(embedding.shape) != 2:
-            raise self._corrupt("the tensor 'token_embd.weight' is missing or is not a matrix")
+            raise CheckpointCorrupt(
+                f"{self._path}: the tensor 'token_embd.weight' is missing or is not a matrix"
+            )
         return embedding.shape[0]
 
-    def _num_layers(self) -> int:
-        num_layers = self._size("block_count")
-        if num_layers > len(self._header.tensors):
-            raise self._corrupt(
-                f"{self._prefix}.block_count is {num_layers}, "
-                f"but the file has only {len(self._header.tensors)} tensors"
-            )
-        return num_layers
-
-    def _head_dim(self, hidden_size: int, num_heads: int) -> int:
-        if f"{self._prefix}.attention.key_length" not in self._metadata and hidden_size % num_heads:
-            raise self._corrupt(
-                f"the hidden size {hidden_size} is not a multiple of the {num_heads} heads"
-            )
-        head_dim = self._size("attention.key_length", hidden_size // num_heads)
-        for name in ("attention.value_length", "rope.dimension_count"):
-            if (other := self._size(name, head_dim)) != head_dim:
-                raise UnsupportedCheckpoint(
-                    f"{self._path}: {self._prefix}.{name} is {other}, but a key has "
-                    f"{head_dim} elements; only equal sizes are supported"
-                )
-        return head_dim
-
-    def _rope_scaling(self) -> dict[str, Any] | None:
-        key = f"{self._prefix}.rope.scaling.type"
-        kind = self._metadata.find_string(key)
-        if kind is None or kind == "none":
-            return None
-        raise UnsupportedCheckpoint(f"{self._path}: {key} is {kind!r}; only 'none' is supported")
-
-    def _size(self, name: str, default: int | None = None, *, limit: int = MAX_SIZE) -> int:
+    def _find_int(self, name: str, *, is_required: bool = False) -> int | None:
         key = f"{self._prefix}.{name}"
         if isinstance(self._metadata.get(key), Array):
             raise UnsupportedCheckpoint(
                 f"{self._path}: {key} differs from layer to layer, which is not supported"
             )
-        found = self._metadata.find_int(key)
-        if found is None:
-            found = self._metadata.get_int(key) if default is None else default
-        if not 1 <= found <= limit:
-            raise self._corrupt(f"{key} is {found}; it must be from 1 to {limit}")
-        return found
-
-    def _positive(self, name: str, default: float) -> float:
-        key = f"{self._prefix}.{name}"
-        found = self._metadata.find_float(key)
-        found = default if found is None else found
-        if not isfinite(found) or found <= 0:
-            raise self._corrupt(f"{key} is {found}; it must be a positive number")
-        return found
-
-    def _corrupt(self, what: str) -> CheckpointCorrupt:
-        return CheckpointCorrupt(f"{self._path}: {what}")
+        return self._metadata.get_int(key) if is_required else self._metadata.find_int(key)

@@ -15,9 +15,14 @@ from tokenlight.weights import Target, load_weights
 __all__ = ["Config", "load_model", "model_types"]
 
 
+# Kin that another model's file serves as it is.
+ALIASES = {"gemma3_text": "gemma3", "mistral": "llama"}
+
+
 def model_types() -> list[str]:
-    """Every `model_type` that has a file here."""
-    return sorted(module.name for module in iter_modules(__path__) if module.name != "base")
+    """Every `model_type` that has a file here, or an alias."""
+    files = {module.name for module in iter_modules(__path__)} - {"base"}
+    return sorted(files | ALIASES.keys())
 
 
 def load_model(
@@ -45,7 +50,8 @@ def load_model(
             f"{checkpoint.path}: the model type {checkpoint.model_type!r} is not supported; "
             f"supported are {', '.join(model_types())}"
         )
-    file = import_module(f"{__name__}.{checkpoint.model_type}")
+    name = ALIASES.get(checkpoint.model_type, checkpoint.model_type)
+    file = import_module(f"{__name__}.{name}")
     model: nn.Module = file.Model(Config.of(checkpoint))
     target = Target(torch.device(device), dtype)
     load_weights(model, checkpoint, file.WEIGHT_MAP, target)

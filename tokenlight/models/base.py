@@ -1,23 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every model is made from and what it offers.
+"""What the models share: their configuration, and the stack that every decoder is.
 
-Shapes: S sampled rows, V vocabulary.
+Shapes: T tokens in this step (all requests packed), S sampled rows, D hidden, V vocabulary.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from tokenlight import kernels
 from tokenlight.checkpoint import Checkpoint
-from tokenlight.nn import Step
+from tokenlight.nn import (
+    AttentionShape,
+    Embedding,
+    Linear,
+    RMSNorm,
+    Rope,
+    Step,
+    TensorModule,
+    TiedHead,
+)
+
+# checkpoint name -> (our name, part); parts are concatenated in this order
+FUSED = {
+    "q_proj": ("qkv_proj", 0), "k_proj": ("qkv_proj", 1), "v_proj": ("qkv_proj", 2),
+    "gate_proj": ("gate_up_proj", 0), "up_proj": ("gate_up_proj", 1),
+}  # fmt: skip
+
+# What config.json calls a layer that sees the whole context.
+FULL_ATTENTION = "full_attention"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The sizes of a model: config.json's own names, checked and typed."""
+    """config.json's own names, complete and checked: see `checkpoint/model_config.py`."""
 
     vocab_size: int
     hidden_size: int
@@ -27,18 +47,65 @@ class Config:
     num_key_value_heads: int
     head_dim: int
     rms_norm_eps: float
-    rope_theta: float
+    attention_bias: bool
+    mlp_bias: bool
     tie_word_embeddings: bool
+    sliding_window: int | None
+    layer_types: list[str]
+    rope_parameters: Mapping[str, Mapping[str, Any]]
+    query_pre_attn_scalar: float
+    final_logit_softcapping: float | None
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Config:
         return cls(**{name: checkpoint.config[name] for name in cls.__dataclass_fields__})
 
+    @property
+    def attention_shape(self) -> AttentionShape:
+        return AttentionShape(
+            dim=self.hidden_size,
+            num_heads=self.num_attention_heads,
+            num_kv_heads=self.num_key_value_heads,
+            head_dim=self.head_dim,
+        )
 
-class Model(Protocol):
-    """A model file's `Model`."""
+    def window(self, layer: int) -> int:
+        """How many tokens back a layer sees, itself included; 0 for all."""
+        return 0 if self.layer_types[layer] == FULL_ATTENTION else self.sliding_window or 0
 
-    def __init__(self, c: Config) -> None: ...
+
+class CausalLM(TensorModule):
+    """Token table, layers, norm, head. A layer is given x_TD, the step's angles and the step."""
+
+    def __init__(
+        self,
+        c: Config,
+        layer: Callable[[Config, int], nn.Module],
+        *,
+        norm: Callable[..., TensorModule] = RMSNorm,
+        embedding_scale: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.layer_types = c.layer_types
+        self.softcap = c.final_logit_softcapping
+        self.embed_tokens = Embedding(c.vocab_size, c.hidden_size, scale=embedding_scale)
+        self.ropes = nn.ModuleDict(
+            {kind: Rope(c.head_dim, c.rope_parameters[kind]) for kind in sorted({*c.layer_types})}
+        )
+        self.layers = nn.ModuleList(layer(c, index) for index in range(c.num_hidden_layers))
+        self.norm = norm(c.hidden_size, eps=c.rms_norm_eps)
+        self.lm_head = (
+            TiedHead(self.embed_tokens)
+            if c.tie_word_embeddings
+            else Linear(c.hidden_size, c.vocab_size)
+        )
 
     def forward(self, step: Step) -> Tensor:
         """Logits of the step's sampled rows: float32 [S, V]."""
+        x_TD = self.embed_tokens(step.token_ids_T)
+        angles = {kind: rope(step.positions_T) for kind, rope in self.ropes.items()}
+        for layer, kind in zip(self.layers, self.layer_types, strict=True):
+            x_TD = layer(x_TD, angles[kind], step)
+        x_SD = self.norm(x_TD.index_select(0, step.sampled_rows))
+        logits_SV = self.lm_head(x_SD).float()
+        return logits_SV if self.softcap is None else kernels.softcap(logits_SV, cap=self.softcap)

@@ -1,23 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layers: each calls kernel contracts, and knows no device, no scheduler and no global state."""
 
-from tokenlight.nn.attention import Attention
+from tokenlight.nn.attention import Attention, AttentionShape
 from tokenlight.nn.embedding import Embedding, TiedHead
 from tokenlight.nn.linear import FusedLinear, Linear
 from tokenlight.nn.mlp import GatedMLP
-from tokenlight.nn.norm import RMSNorm
+from tokenlight.nn.module import TensorModule
+from tokenlight.nn.norm import OffsetRMSNorm, RMSNorm
 from tokenlight.nn.rope import Rope
 from tokenlight.nn.step import KvCache, Step
 
 __all__ = [
     "Attention",
+    "AttentionShape",
     "Embedding",
     "FusedLinear",
     "GatedMLP",
     "KvCache",
     "Linear",
+    "OffsetRMSNorm",
     "RMSNorm",
     "Rope",
     "Step",
+    "TensorModule",
     "TiedHead",
 ]

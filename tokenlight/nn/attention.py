@@ -4,6 +4,9 @@
 Shapes: T tokens, D hidden, H heads, K kv heads, d head dim.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from torch import Tensor
 
 from tokenlight import kernels
@@ -12,27 +15,51 @@ from tokenlight.nn.module import TensorModule
 from tokenlight.nn.step import Step
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionShape:
+    """The heads that this rank holds. Each kv head serves num_heads / num_kv_heads heads."""
+
+    dim: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+
+
 class Attention(TensorModule):
-    """Grouped-query attention with rotary positions."""
+    """Grouped-query attention with rotary positions.
+
+    `window` is how many tokens back a query sees, itself included; 0 for all. `scale` multiplies
+    the scores; default head_dim^-0.5. `qk_norm` makes the norms of queries and keys, per head.
+    """
 
     def __init__(
-        self, *, dim: int, num_heads: int, num_kv_heads: int, head_dim: int, layer: int
+        self,
+        shape: AttentionShape,
+        *,
+        layer: int,
+        window: int = 0,
+        scale: float | None = None,
+        qkv_bias: bool = False,
+        out_bias: bool = False,
+        qk_norm: Callable[[], TensorModule] | None = None,
     ) -> None:
         super().__init__()
+        self.shape = shape
         self.layer = layer
-        self.num_heads = num_heads
-        self.num_kv_heads = num_kv_heads
-        self.head_dim = head_dim
-        self.scale = head_dim**-0.5
-        kv_dim = num_kv_heads * head_dim
-        self.qkv_proj = FusedLinear(dim, (num_heads * head_dim, kv_dim, kv_dim))
-        self.o_proj = Linear(num_heads * head_dim, dim)
+        self.window = window
+        self.scale = shape.head_dim**-0.5 if scale is None else scale
+        q_dim, kv_dim = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
+        self.qkv_proj = FusedLinear(shape.dim, (q_dim, kv_dim, kv_dim), bias=qkv_bias)
+        self.o_proj = Linear(q_dim, shape.dim, bias=out_bias)
+        self.q_norm = qk_norm() if qk_norm else None
+        self.k_norm = qk_norm() if qk_norm else None
 
     def forward(self, x_TD: Tensor, cos_sin_Td: Tensor, step: Step) -> Tensor:
-        qkv = self.qkv_proj(x_TD).unflatten(-1, (-1, self.head_dim))
-        q_THd, k_TKd, v_TKd = qkv.split(
-            (self.num_heads, self.num_kv_heads, self.num_kv_heads), dim=1
-        )
+        heads = (self.shape.num_heads, self.shape.num_kv_heads, self.shape.num_kv_heads)
+        qkv = self.qkv_proj(x_TD).unflatten(-1, (sum(heads), self.shape.head_dim))
+        q_THd, k_TKd, v_TKd = qkv.split(heads, dim=1)
+        if self.q_norm is not None and self.k_norm is not None:
+            q_THd, k_TKd = self.q_norm(q_THd), self.k_norm(k_TKd)
         kernels.rope_(q_THd, k_TKd, cos_sin_Td)
         k_cache, v_cache = step.kv.layer(self.layer)
         kernels.write_kv_(
@@ -42,6 +69,6 @@ class Attention(TensorModule):
         out_THd = kernels.paged_attention(
             q_THd, k_cache, v_cache,
             step.query_starts, step.kv_lens, step.block_table, step.slots,
-            scale=self.scale,
+            scale=self.scale, window=self.window,
         )  # fmt: skip
         return self.o_proj(out_THd.flatten(1))

@@ -14,19 +14,21 @@ from tokenlight.weights import Slot, StoredTensor, Target, pack_rows
 
 
 class Embedding(TensorModule):
-    """A row of the table per token."""
+    """A row of the table per token, times `scale`."""
 
     weight: Tensor
 
-    def __init__(self, vocab_size: int, dim: int) -> None:
+    def __init__(self, vocab_size: int, dim: int, *, scale: float = 1.0) -> None:
         super().__init__()
         self.vocab_size = vocab_size
         self.dim = dim
+        self.scale = scale
         self.format = kernels.FORMATS["f32"]
         self.register_buffer("weight", None)
 
     def forward(self, ids_T: Tensor) -> Tensor:
-        return kernels.embedding(ids_T, self.weight, format=self.format)
+        x_TD = kernels.embedding(ids_T, self.weight, format=self.format)
+        return x_TD if self.scale == 1.0 else x_TD * self.scale
 
     def slots(self) -> Mapping[str, Slot]:
         return {"weight": Slot(part_shapes=((self.vocab_size, self.dim),), fill=self._fill)}

@@ -4,6 +4,8 @@
 Shapes: T tokens, D hidden, F inner features.
 """
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from tokenlight import kernels
@@ -12,12 +14,20 @@ from tokenlight.nn.module import TensorModule
 
 
 class GatedMLP(TensorModule):
-    """down(silu(gate(x)) * up(x)), gate and up as one product."""
+    """down(act(gate(x)) * up(x)), gate and up as one product. `act_mul` takes both side by side."""
 
-    def __init__(self, dim: int, inner_dim: int) -> None:
+    def __init__(
+        self,
+        dim: int,
+        inner_dim: int,
+        *,
+        bias: bool = False,
+        act_mul: Callable[[Tensor], Tensor] = kernels.silu_mul,
+    ) -> None:
         super().__init__()
-        self.gate_up_proj = FusedLinear(dim, (inner_dim, inner_dim))
-        self.down_proj = Linear(inner_dim, dim)
+        self.act_mul = act_mul
+        self.gate_up_proj = FusedLinear(dim, (inner_dim, inner_dim), bias=bias)
+        self.down_proj = Linear(inner_dim, dim, bias=bias)
 
     def forward(self, x_TD: Tensor) -> Tensor:
-        return self.down_proj(kernels.silu_mul(self.gate_up_proj(x_TD)))
+        return self.down_proj(self.act_mul(self.gate_up_proj(x_TD)))

@@ -28,7 +28,16 @@ class RMSNorm(TensorModule):
         return kernels.rms_norm(x_TD, self.weight_D, eps=self.eps)
 
     def slots(self) -> Mapping[str, Slot]:
-        return {"weight": Slot(part_shapes=((self.dim,),), fill=self._fill)}
+        return {"weight": Slot(part_shapes=((self.dim,),), fill=self.fill)}
 
-    def _fill(self, parts: Sequence[StoredTensor], target: Target) -> None:
+    def fill(self, parts: Sequence[StoredTensor], target: Target) -> None:
         self.weight_D = parts[0].dense(target.dtype).to(target.device)
+
+
+class OffsetRMSNorm(RMSNorm):
+    """The same, of models that keep the gain's distance from 1. GGUF files have the 1 added."""
+
+    def fill(self, parts: Sequence[StoredTensor], target: Target) -> None:
+        super().fill(parts, target)
+        if parts[0].layout == "huggingface":
+            self.weight_D += 1

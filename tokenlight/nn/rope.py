@@ -4,23 +4,42 @@
 Shapes: T tokens, d head dim.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from tokenlight.nn.module import TensorModule
+from tokenlight.nn.rope_scaling import scaled_frequencies
+from tokenlight.weights import Slot, StoredTensor, Target
 
 
 class Rope(TensorModule):
-    """Angles position / theta^(2i/d). float32 throughout, as in the models' training code."""
+    """Angles position * frequency, in float32 throughout, as in the models' training code.
+
+    An angle depends on its token's position alone, so keys may be cached and shared.
+    """
 
     frequencies: Tensor
 
-    def __init__(self, head_dim: int, *, theta: float) -> None:
+    def __init__(self, head_dim: int, parameters: Mapping[str, Any]) -> None:
         super().__init__()
-        exponents = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
-        self.register_buffer("frequencies", 1.0 / theta**exponents)
+        self.head_dim = head_dim
+        self.has_factors = parameters["rope_type"] == "factors"
+        frequencies, self.magnitude = scaled_frequencies(head_dim, parameters)
+        self.register_buffer("frequencies", frequencies)
 
     def forward(self, positions_T: Tensor) -> Tensor:
         """Cosines, then sines: float32 [T, d]."""
         angles = positions_T.float()[:, None] * self.frequencies
-        return torch.cat([angles.cos(), angles.sin()], dim=-1)
+        cos_sin_Td = torch.cat([angles.cos(), angles.sin()], dim=-1)
+        return cos_sin_Td if self.magnitude == 1.0 else cos_sin_Td * self.magnitude
+
+    def slots(self) -> Mapping[str, Slot]:
+        if not self.has_factors:
+            return {}
+        return {"weight": Slot(part_shapes=((self.head_dim // 2,),), fill=self._fill)}
+
+    def _fill(self, parts: Sequence[StoredTensor], target: Target) -> None:
+        self.frequencies /= parts[0].dense(torch.float32)

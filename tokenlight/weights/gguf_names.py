@@ -5,12 +5,15 @@ TOP = {
     "token_embd": "model.embed_tokens",
     "output_norm": "model.norm",
     "output": "lm_head",
+    "rope_freqs": "model.ropes.full_attention",
 }
 LAYER = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
     "attn_output": "self_attn.o_proj",
     "ffn_norm": "post_attention_layernorm",
     "ffn_gate": "mlp.gate_proj",
@@ -18,18 +21,28 @@ LAYER = {
     "ffn_down": "mlp.down_proj",
 }
 
+# Where an architecture means another layer by a name.
+LAYER_OF = {
+    "gemma3": {
+        "post_attention_norm": "post_attention_layernorm",
+        "ffn_norm": "pre_feedforward_layernorm",
+        "post_ffw_norm": "post_feedforward_layernorm",
+    },
+}
+
 # Architectures whose rows of q and k are stored for rotating neighbours; whose heads those are.
 ROTATES_NEIGHBOURS = {"llama"}
 ROTATED = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
 
 
-def hugging_face_name(name: str) -> str | None:
+def hugging_face_name(name: str, model_type: str) -> str | None:
     """`blk.3.attn_q.weight` -> `model.layers.3.self_attn.q_proj.weight`; None when unknown."""
     stem, _, kind = name.rpartition(".")
     if stem in TOP:
         return f"{TOP[stem]}.{kind}"
     block, _, rest = stem.partition(".")
     layer, _, part = rest.partition(".")
-    if block == "blk" and layer.isdecimal() and part in LAYER:
-        return f"model.layers.{int(layer)}.{LAYER[part]}.{kind}"
+    ours = LAYER_OF.get(model_type, {}).get(part) or LAYER.get(part)
+    if block == "blk" and layer.isdecimal() and ours:
+        return f"model.layers.{int(layer)}.{ours}.{kind}"
     return None

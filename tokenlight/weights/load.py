@@ -38,7 +38,7 @@ def load_weights(
     """
     slots = _slots_of(model)
     sources = _assign(checkpoint, weight_map, slots)
-    files = MappedFiles()
+    files = MappedFiles(checkpoint.layout)
     for name, slot in slots.items():
         parts = [
             _read(files, checkpoint, sources[name, part]) for part in range(len(slot.part_shapes))
@@ -65,9 +65,11 @@ def _assign(
     sources: dict[tuple[str, int], _Source] = {}
     unknown: list[str] = []
     for entry in checkpoint.tensors.values():
-        name = hugging_face_name(entry.name) if checkpoint.layout == "gguf" else entry.name
-        place = None if name is None else _place(name, weight_map)
-        if name is None or place is None or place[0] not in slots:
+        name = entry.name
+        if checkpoint.layout == "gguf":
+            name = hugging_face_name(name, checkpoint.model_type) or name
+        place = _place(name, weight_map)
+        if place[0] not in slots:
             unknown.append(entry.name)
             continue
         if place in sources:
@@ -112,7 +114,7 @@ def _check_shape(checkpoint: Checkpoint, entry: TensorEntry, shape: tuple[int, .
 
 
 def _read(files: MappedFiles, checkpoint: Checkpoint, source: _Source) -> StoredTensor:
-    stored = files.read(source.entry, source.name)
+    stored = files.read(source.entry)
     if checkpoint.layout == "gguf" and checkpoint.model_type in ROTATES_NEIGHBOURS:
         layer = source.name.split(".")[-2]
         if layer in ROTATED:

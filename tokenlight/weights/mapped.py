@@ -3,6 +3,7 @@
 
 import mmap
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -14,10 +15,11 @@ from tokenlight.weights.stored import StoredTensor
 class MappedFiles:
     """Maps each file once; `release` gives a tensor's pages back."""
 
-    def __init__(self) -> None:
+    def __init__(self, layout: Literal["gguf", "huggingface"]) -> None:
+        self._layout: Literal["gguf", "huggingface"] = layout
         self._views: dict[Path, mmap.mmap] = {}
 
-    def read(self, entry: TensorEntry, name: str) -> StoredTensor:
+    def read(self, entry: TensorEntry) -> StoredTensor:
         """The tensor's bytes where they lie in the map, which lives while they are held."""
         if entry.path not in self._views:
             with entry.path.open("rb") as file:
@@ -32,9 +34,10 @@ class MappedFiles:
         )
         num_rows = entry.shape[0] if len(entry.shape) > 1 else 1
         return StoredTensor(
-            name=name,
+            name=entry.name,
             shape=entry.shape,
             format=FORMATS[entry.format],
+            layout=self._layout,
             rows=flat.view(num_rows, -1),
         )
 

@@ -7,6 +7,7 @@ Shapes: N rows, K elements per row; a vector is one row.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -23,6 +24,8 @@ class StoredTensor:
     name: str
     shape: tuple[int, ...]
     format: Format
+    layout: Literal["gguf", "huggingface"]
+    """Whose conventions its numbers follow."""
     rows: Tensor
 
     def dense(self, dtype: torch.dtype) -> Tensor:
@@ -38,5 +41,6 @@ class StoredTensor:
             name=self.name,
             shape=self.shape,
             format=self.format,
+            layout=self.layout,
             rows=paired.transpose(1, 2).reshape(rows.shape),
         )
