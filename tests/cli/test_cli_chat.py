@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tokenlight chat` as a user drives it: lines in, text out, Ctrl-C."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.server.fake_engine import FakeEngine
+from tests.server.running import RunningServer, running
+from tokenlight.cli.talk import Answer
+
+
+def start_chat(server: RunningServer, *argv: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-u", "-m", "tokenlight", "chat", "--url", server.url, *argv],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "HTTP_PROXY": "http://127.0.0.1:9"},
+    )
+
+
+def chat(server: RunningServer, lines: str, *argv: str) -> str:
+    process = start_chat(server, *argv)
+    out, err = process.communicate(lines, timeout=60)
+    assert process.returncode == 0, err
+    return out
+
+
+def prompts(engine: FakeEngine) -> list[str]:
+    return [bytes(seen.prompt_token_ids).decode() for seen in engine.seen]
+
+
+def test_answers_stream_with_history_and_their_speed():
+    engine = FakeEngine(script=lambda seen: f"answer {len(seen.prompt_token_ids)}", token_s=0.01)
+    with running(engine) as server:
+        out = chat(server, "one\n\ntwo\n/exit\nthree\n", "--system", "Be brief.")
+    first, second = prompts(engine)
+    assert first == "system: Be brief.\nuser: one\nassistant:"
+    assert second == f"{first} answer {len(first)}\nuser: two\nassistant:"
+    assert f"answer {len(first)}\n" in out
+    speeds = re.findall(r"\[first token (\d+\.\d+) s, (\d+\.\d+) tokens/s, (\d+) tokens\]", out)
+    assert len(speeds) == 2
+    assert [int(n) for *_, n in speeds] == [len(f"answer {len(p)}") + 1 for p in (first, second)]
+
+
+def test_reset_forgets_all_but_the_system_message():
+    engine = FakeEngine()
+    with running(engine) as server:
+        out = chat(server, "one\n/reset\ntwo\n", "--system", "S")
+    assert prompts(engine)[1] == "system: S\nuser: two\nassistant:"
+    assert "the conversation is forgotten" in out
+
+
+def test_parameters_and_key_are_sent():
+    engine = FakeEngine()
+    with running(engine, api_key="sesame") as server:
+        flags = ("--api-key", "sesame", "--temperature", "0", "--max-tokens", "4")
+        out = chat(server, "one\n", *flags)
+    assert (engine.seen[0].sampling.temperature, engine.seen[0].max_new_tokens) == (0.0, 4)
+    assert "(cut at the token limit)" in out
+
+
+def test_a_refusal_is_shown_and_forgotten():
+    engine = FakeEngine()
+    with running(engine) as server:
+        out = chat(server, f"{'x' * 300}\nhi\n/what\n")
+    assert "the prompt has 317 tokens" in out
+    assert prompts(engine) == ["user: hi\nassistant:"]
+    assert "unknown command /what" in out
+
+
+def test_ctrl_c_stops_the_answer_and_not_the_chat():
+    engine = FakeEngine(script=lambda seen: "z" * 100, token_s=0.05)
+    with running(engine) as server:
+        process = start_chat(server)
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        shown = ""
+        while "zzz" not in shown:
+            shown += process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        while "(stopped)" not in shown:
+            shown += process.stdout.read(1)
+        deadline_s = time.monotonic() + 5
+        while engine.num_unfinished:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        assert engine.seen[0].was_aborted
+        engine.script, engine.token_s = "done", 0.0
+        rest, _ = process.communicate("again\n", timeout=60)
+    assert process.returncode == 0
+    assert "done" in rest
+    said = re.search(r"z+", shown).group()
+    assert prompts(engine)[1] == f"user: go\nassistant: {said}\nuser: again\nassistant:"
+
+
+def test_ctrl_c_at_the_prompt_explains_and_goes_on():
+    with running() as server:
+        process = start_chat(server)
+        shown = process.stdout.readline()
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        while "\n/reset forgets" not in shown:
+            shown += process.stdout.read(1)
+        rest, _ = process.communicate("hi\n", timeout=60)
+    assert process.returncode == 0
+    assert "Hello, world" in rest
+
+
+def test_a_server_that_dies_midway_is_told():
+    with running(FakeEngine(fail_after=3)) as server:
+        out = chat(server, "hi\n")
+    assert "Hel" in out
+    assert "the engine was killed" in out
+
+
+@pytest.mark.parametrize(
+    ("answer", "speed"),
+    [
+        (Answer(sent_s=1.0), "no tokens"),
+        (Answer(num_tokens=1, sent_s=1.0, first_s=1.5, last_s=1.5), "first token 0.50 s, 1 tokens"),
+        (
+            Answer(num_tokens=11, sent_s=1.0, first_s=2.0, last_s=4.0),
+            "first token 1.00 s, 5.0 tokens/s, 11 tokens",
+        ),
+    ],
+)
+def test_speed_counts_the_tokens_after_the_first(answer, speed):
+    assert answer.speed == speed
