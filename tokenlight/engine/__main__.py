@@ -57,9 +57,10 @@ def _serve(orders: Orders, context: zmq.Context[zmq.Socket[bytes]], mail: Mailbo
     heartbeat = Heartbeat(context, outbox=orders.outbox, board=board, parent_pid=orders.parent_pid)
     gc.collect()
     gc.freeze()  # what loading left lives as long as the process: no need to look at it again
-    mail.send(wire.Ready(facts=runner.facts))
+    facts = msgspec.structs.replace(runner.facts, max_model_tokens=scheduler.max_request_tokens)
+    mail.send(wire.Ready(facts=facts))
     heartbeat.start()
-    _log.info(log.event("engine_ready", **msgspec.structs.asdict(runner.facts)))
+    _log.info(log.event("engine_ready", **msgspec.structs.asdict(facts)))
     try:
         loop.run()
     finally:

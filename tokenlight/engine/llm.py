@@ -19,11 +19,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tokenlight.base.env import read_env
-from tokenlight.base.errors import InvalidRequest
+from tokenlight.base.errors import InvalidRequest, ServerStopping
 from tokenlight.checkpoint import fetch_default_model, open_checkpoint
 from tokenlight.config import EngineConfig
 from tokenlight.engine.client import AsyncLLM
 from tokenlight.text import ChatTemplate, Detokenizer, StopStrings, Tokenizer
+from tokenlight.text.chat import chat_token_ids
 from tokenlight.wire import FinishReason, SamplingParams
 
 Result = TypeVar("Result")
@@ -113,6 +114,8 @@ class LLM:
         Raises:
             RequestError, EngineError: the first fault ends the other prompts as well.
         """
+        if not self._finalizer.alive:
+            raise ServerStopping("this LLM was closed; make another")
         token_ids = [self._encode(prompt) for prompt in _prompts(prompts)]
         each = _each(sampling or SamplingParams(), len(token_ids))
         stops = (stop,) if isinstance(stop, str) else tuple(stop)
@@ -132,10 +135,7 @@ class LLM:
         stop: str | Sequence[str] = (),
     ) -> Completion:
         """Answer messages, dicts with `role` and `content`. The rest as in `generate`."""
-        if self._template is None:
-            raise InvalidRequest("this model has no chat template; use generate", param="messages")
-        text = self._template.render(list(messages), add_generation_prompt=True)
-        ids = self._tokenizer.encode(text, parse_special=True, add_bos=False)
+        ids = chat_token_ids(self._tokenizer, self._template, messages)
         return self.generate([ids], sampling, max_new_tokens=max_new_tokens, stop=stop)[0]
 
     def close(self) -> None:

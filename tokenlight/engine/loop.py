@@ -24,6 +24,11 @@ from tokenlight.runner import ModelRunner, Sampled
 _log = get_log("engine")
 
 _MAX_BAD_STEPS = 3
+_REASONS: dict[str | None, wire.FinishReason | None] = {
+    None: None,
+    "stop": "stop",
+    "length": "length",
+}
 _NOT_FINITE = (
     "the model gave logits that are not finite for this request, so no token can be chosen; "
     "other requests go on; if it happens again, the checkpoint may be damaged"
@@ -99,7 +104,7 @@ class Loop:
         try:
             self._scheduler.submit(
                 number,
-                wire.unpack_token_ids(message.prompt_token_ids),
+                np.frombuffer(message.prompt_token_ids, np.int32),
                 max_new_tokens=message.max_new_tokens,
                 stop_token_ids=np.array(message.stop_token_ids, np.int32),
                 priority=message.priority,
@@ -159,7 +164,7 @@ class Loop:
                     self._names[d.id] if d.finish_reason is None else self._forget(d.id),
                     d.token_ids,
                     d.num_cached_tokens,
-                    d.finish_reason,
+                    _REASONS[d.finish_reason],
                     d.num_sampled_tokens,
                 )
                 for d in deltas

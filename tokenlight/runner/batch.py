@@ -2,6 +2,7 @@
 """StepPlan -> Step: the plan's int32 views become tensors over the same memory."""
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from tokenlight.control import StepPlan
 from tokenlight.nn import KvCache, Step
@@ -13,13 +14,13 @@ def make_step(plan: StepPlan, kv: KvCache) -> Step:
     (DLPack and not `from_numpy`, which objects to the views being read-only.)
     """
     return Step(
-        token_ids_T=torch.from_dlpack(plan.token_ids),
-        positions_T=torch.from_dlpack(plan.positions),
-        query_starts=torch.from_dlpack(plan.query_starts),
-        kv_lens=torch.from_dlpack(plan.kv_lens),
-        slots=torch.from_dlpack(plan.slots),
-        block_table=torch.from_dlpack(plan.block_table),
-        sampled_rows=torch.from_dlpack(plan.sampled_rows),
+        token_ids_T=from_dlpack(plan.token_ids),
+        positions_T=from_dlpack(plan.positions),
+        query_starts=from_dlpack(plan.query_starts),
+        kv_lens=from_dlpack(plan.kv_lens),
+        slots=from_dlpack(plan.slots),
+        block_table=from_dlpack(plan.block_table),
+        sampled_rows=from_dlpack(plan.sampled_rows),
         kv=kv,
     )
 
