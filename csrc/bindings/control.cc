@@ -5,6 +5,8 @@
 
 NB_MODULE(_control, m) {
     m.doc() = "The scheduler in C++: convert, name, document; nothing is decided here.";
+    // An interpreter that ends with a scheduler in a global is no fault worth a report on stderr.
+    nanobind::set_leak_warnings(false);
     tokenlight::bindings::BindConfig(m);
     tokenlight::bindings::BindPlan(m);
     tokenlight::bindings::BindScheduler(m);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings/control_errors.h"
 
+#include <nanobind/stl/string.h>
+
 namespace nb = nanobind;
 
 namespace tokenlight::bindings {

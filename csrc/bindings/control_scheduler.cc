@@ -206,9 +206,9 @@ void BindScheduler(nb::module_& m) {
         "Decides what each step computes and who owns which block. The GIL is kept: a call is "
         "shorter than handing it over.")
         .def(nb::init<const control::Config&>(), "config"_a)
-        .def("submit", Submit, "id"_a, "prompt_token_ids"_a, nb::kw_only(), "max_new_tokens"_a,
-             "stop_token_ids"_a = nb::none(), "priority"_a = 0, "deadline_us"_a = nb::none(),
-             "cache_salt"_a = nb::bytes("", 0), "adapter_id"_a = 0,
+        .def("submit", Submit, "id"_a, "prompt_token_ids"_a.noconvert(), nb::kw_only(),
+             "max_new_tokens"_a, "stop_token_ids"_a.noconvert() = nb::none(), "priority"_a = 0,
+             "deadline_us"_a = nb::none(), "cache_salt"_a = nb::bytes("", 0), "adapter_id"_a = 0,
              "Take a request; its id is unique among unfinished ones. Lower priority runs first.")
         .def(
             "abort",
@@ -221,11 +221,12 @@ void BindScheduler(nb::module_& m) {
             [](SchedulerFace& face, std::int64_t id, const TokenIds& draft_token_ids) {
                 face.core().Propose(control::RequestId{id}, Ids(draft_token_ids));
             },
-            "id"_a, "draft_token_ids"_a,
+            "id"_a, "draft_token_ids"_a.noconvert(),
             "Tokens that may follow, to be judged by the request's next step.")
         .def("plan", Plan, "now_us"_a, nb::keep_alive<0, 1>(),
              "The next step, or None when there is nothing to plan now.")
-        .def("commit", Commit, "guard"_a, "sampled_token_ids"_a, "num_accepted"_a = nb::none(),
+        .def("commit", Commit, "guard"_a, "sampled_token_ids"_a.noconvert(),
+             "num_accepted"_a.noconvert() = nb::none(),
              "A step is back: int32[S] ids, and per row that sampled how many of its ids stand "
              "(None: each its one).")
         .def(
