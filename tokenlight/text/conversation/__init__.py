@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conversations: one model for every protocol, mended, and rendered by the model's own template."""
+
+from tokenlight.text.conversation.arguments import spelled_object
+from tokenlight.text.conversation.mend import mend
+from tokenlight.text.conversation.render import Rendering, make_rendering, render_text
+from tokenlight.text.conversation.traits import PLAINEST, Template, Traits, read_traits
+from tokenlight.text.conversation.turns import (
+    Conversation,
+    Part,
+    Reasoning,
+    ReasoningWish,
+    Role,
+    Shape,
+    Text,
+    Tool,
+    ToolCall,
+    ToolChoice,
+    ToolResult,
+    Turn,
+)
+from tokenlight.text.conversation.volatile import VOLATILE_LINES, without_volatile
+
+__all__ = [
+    "PLAINEST",
+    "VOLATILE_LINES",
+    "Conversation",
+    "Part",
+    "Reasoning",
+    "ReasoningWish",
+    "Rendering",
+    "Role",
+    "Shape",
+    "Template",
+    "Text",
+    "Tool",
+    "ToolCall",
+    "ToolChoice",
+    "ToolResult",
+    "Traits",
+    "Turn",
+    "make_rendering",
+    "mend",
+    "read_traits",
+    "render_text",
+    "spelled_object",
+    "without_volatile",
+]
