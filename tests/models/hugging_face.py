@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
@@ -13,11 +14,8 @@ from tests.models.tiny import Arrays
 def make_twin(model_type: str, config: Mapping[str, object], state: Arrays) -> PreTrainedModel:
     """transformers' model of this configuration with exactly these tensors, in float32."""
     tied = "lm_head.weight" not in state
-    twin = AutoModelForCausalLM.from_config(
-        AutoConfig.for_model(
-            model_type, **config, tie_word_embeddings=tied, attn_implementation="eager"
-        )
-    )
+    settings = {**config, "tie_word_embeddings": tied, "attn_implementation": "eager"}
+    twin = AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **settings))
     tensors = {name: torch.from_numpy(array) for name, array in state.items()}
     missing, unexpected = twin.load_state_dict(tensors, strict=False)
     assert not unexpected
@@ -30,3 +28,24 @@ def logits_of(twin: PreTrainedModel, token_ids: Sequence[int]) -> Tensor:
     """Of every token: [T, V]."""
     with torch.inference_mode():
         return twin(torch.tensor([list(token_ids)])).logits[0]
+
+
+def random_state(model_type: str, config: Mapping[str, object], *, seed: int) -> Arrays:
+    """Random numbers for every tensor that transformers' model of this configuration has."""
+    twin = AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **config))
+    tied = twin.config.tie_word_embeddings
+    rng = np.random.default_rng(seed)
+    # Gemma's gains are distances from 1.
+    centre = 0.0 if model_type.startswith("gemma") else 1.0
+    state = {}
+    for name, tensor in twin.state_dict().items():
+        if tied and name == "lm_head.weight":
+            continue
+        numbers = rng.standard_normal(tuple(tensor.shape), dtype=np.float32)
+        if name.endswith("norm.weight"):
+            state[name] = centre + 0.1 * numbers
+        elif name.endswith(".bias"):
+            state[name] = 0.3 * numbers
+        else:
+            state[name] = numbers * np.float32(1.5 / np.sqrt(tensor.shape[1]))
+    return state

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from string import ascii_lowercase
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import gguf
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 MAX_LAYERS = 8
 
 Arrays = Mapping[str, NDArray[np.float32]]
+Config = Mapping[str, Any]
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
@@ -72,7 +73,7 @@ def write_tiny_llama(
     return path
 
 
-def llama_config(**shape: Unpack[Shape]) -> dict[str, float]:
+def llama_config(**shape: Unpack[Shape]) -> dict[str, Any]:
     """In config.json's keys."""
     sizes = {**SMALL, **shape}
     return {
@@ -85,16 +86,16 @@ def llama_config(**shape: Unpack[Shape]) -> dict[str, float]:
         "head_dim": sizes.get("head_dim", sizes["hidden_size"] // sizes["heads"]),
         "max_position_embeddings": sizes["context"],
         "rms_norm_eps": 1e-5,
-        "rope_theta": 10000.0,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
     }
 
 
-def random_llama(config: Mapping[str, float], *, seed: int, tied: bool) -> Arrays:
+def random_llama(config: Config, *, seed: int, tied: bool) -> Arrays:
     """Random numbers under Hugging Face's names, scaled so that greedy text varies."""
     rng = np.random.default_rng(seed)
-    hidden, inner = int(config["hidden_size"]), int(config["intermediate_size"])
-    q_rows = int(config["num_attention_heads"]) * int(config["head_dim"])
-    kv_rows = int(config["num_key_value_heads"]) * int(config["head_dim"])
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    q_rows = config["num_attention_heads"] * config["head_dim"]
+    kv_rows = config["num_key_value_heads"] * config["head_dim"]
 
     def matrix(rows: int, columns: int, scale: float = 1.5) -> NDArray[np.float32]:
         numbers = rng.standard_normal((rows, columns), dtype=np.float32)
@@ -103,8 +104,8 @@ def random_llama(config: Mapping[str, float], *, seed: int, tied: bool) -> Array
     def gain() -> NDArray[np.float32]:
         return 1 + 0.1 * rng.standard_normal(hidden, dtype=np.float32)
 
-    state = {"model.embed_tokens.weight": matrix(int(config["vocab_size"]), hidden, 3.0)}
-    for layer in range(int(config["num_hidden_layers"])):
+    state = {"model.embed_tokens.weight": matrix(config["vocab_size"], hidden, 3.0)}
+    for layer in range(config["num_hidden_layers"]):
         prefix = f"model.layers.{layer}."
         state |= {
             prefix + "input_layernorm.weight": gain(),
@@ -119,14 +120,14 @@ def random_llama(config: Mapping[str, float], *, seed: int, tied: bool) -> Array
         }
     state["model.norm.weight"] = gain()
     if not tied:
-        state["lm_head.weight"] = matrix(int(config["vocab_size"]), hidden, 3.0)
+        state["lm_head.weight"] = matrix(config["vocab_size"], hidden, 3.0)
     return state
 
 
 def write_gguf(
     path: Path,
     architecture: str,
-    config: Mapping[str, float],
+    config: Config,
     state: Arrays,
     *,
     format: str = "f32",
@@ -145,25 +146,17 @@ def write_gguf(
         formats: exceptions to `format`, by the tensor's name in `state`.
     """
     writer = gguf.GGUFWriter(path, architecture)
-    writer.add_block_count(int(config["num_hidden_layers"]))
-    writer.add_context_length(int(config["max_position_embeddings"]))
-    writer.add_embedding_length(int(config["hidden_size"]))
-    writer.add_feed_forward_length(int(config["intermediate_size"]))
-    writer.add_head_count(int(config["num_attention_heads"]))
-    writer.add_head_count_kv(int(config["num_key_value_heads"]))
-    writer.add_key_length(int(config["head_dim"]))
-    writer.add_value_length(int(config["head_dim"]))
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    writer.add_rope_freq_base(config["rope_theta"])
+    add_sizes(writer, config)
+    add_rope(writer, config)
     if tokenizer:
-        add_tokenizer(writer, int(config["vocab_size"]))
+        add_tokenizer(writer, config["vocab_size"])
     names = gguf.get_tensor_name_map(
         next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture),
         MAX_LAYERS,
     )
     for name, array in state.items():
-        as_stored = in_gguf_order(architecture, name, array, config)
-        kind = stored_type(name, array, (formats or {}).get(name, format))
+        as_stored = in_gguf_form(architecture, name, array, config)
+        kind = stored_type(array, (formats or {}).get(name, format))
         writer.add_tensor(
             names.get_name(name, try_suffixes=(".weight", ".bias")),
             gguf.quants.quantize(as_stored, kind),
@@ -175,19 +168,71 @@ def write_gguf(
     writer.close()
 
 
-def stored_type(name: str, array: NDArray[np.float32], format: str) -> gguf.GGMLQuantizationType:
+def add_sizes(writer: gguf.GGUFWriter, config: Config) -> None:
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    if config.get("sliding_window"):
+        writer.add_sliding_window(config["sliding_window"])
+    if config.get("final_logit_softcapping"):
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+
+
+def add_rope(writer: gguf.GGUFWriter, config: Config) -> None:
+    parameters = config["rope_parameters"]
+    parameters = parameters.get("full_attention", parameters)
+    writer.add_rope_freq_base(parameters["rope_theta"])
+    if parameters["rope_type"] in ("linear", "yarn"):
+        writer.add_rope_scaling_type(gguf.RopeScalingType(parameters["rope_type"]))
+        writer.add_rope_scaling_factor(parameters["factor"])
+    if parameters["rope_type"] == "yarn":
+        writer.add_rope_scaling_orig_ctx_len(parameters["original_max_position_embeddings"])
+    if parameters["rope_type"] == "llama3":
+        writer.add_tensor("rope_freqs.weight", llama3_factors(config["head_dim"], parameters))
+
+
+def llama3_factors(head_dim: int, parameters: Mapping[str, float]) -> NDArray[np.float32]:
+    """What the converter stores for Llama 3: how much each frequency is slowed."""
+    factor, tokens = parameters["factor"], parameters["original_max_position_embeddings"]
+    low, high = parameters["low_freq_factor"], parameters["high_freq_factor"]
+    factors = []
+    for dimension in range(0, head_dim, 2):
+        wavelength = 2 * np.pi * parameters["rope_theta"] ** (dimension / head_dim)
+        if wavelength < tokens / high:
+            factors.append(1.0)
+        elif wavelength > tokens / low:
+            factors.append(factor)
+        else:
+            smooth = (tokens / wavelength - low) / (high - low)
+            factors.append(1 / ((1 - smooth) / factor + smooth))
+    return np.array(factors, np.float32)
+
+
+def stored_type(array: NDArray[np.float32], format: str) -> gguf.GGMLQuantizationType:
     """Vectors stay float32, as in every file of llama.cpp's."""
     return gguf.GGMLQuantizationType["F32" if array.ndim == 1 else format.upper()]
 
 
-def in_gguf_order(
-    architecture: str, name: str, array: NDArray[np.float32], config: Mapping[str, float]
+def in_gguf_form(
+    architecture: str, name: str, array: NDArray[np.float32], config: Config
 ) -> NDArray[np.float32]:
-    """The llama architecture rotates neighbours, not halves: rows of q and k are interleaved."""
+    """What the converter changes.
+
+    Gemma's gains get the 1 that the model adds. The llama architecture rotates neighbours, not
+    halves: rows of q and k are interleaved.
+    """
+    if architecture == "gemma3" and name.endswith("norm.weight"):
+        return array + 1
     if architecture != "llama" or not any(part in name for part in (".q_proj.", ".k_proj.")):
         return array
     key = "num_attention_heads" if ".q_proj." in name else "num_key_value_heads"
-    heads = int(config[key])
+    heads = config[key]
     return np.ascontiguousarray(
         array.reshape(heads, 2, array.shape[0] // heads // 2, *array.shape[1:])
         .swapaxes(1, 2)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tokenlight.base.errors import CheckpointNotFound
 from tokenlight.checkpoint.checkpoint import Checkpoint
+from tokenlight.checkpoint.folder import open_folder
 from tokenlight.checkpoint.gguf import open_gguf
 
 
@@ -12,15 +13,18 @@ def open_checkpoint(path: Path) -> Checkpoint:
     """Read and check a checkpoint's headers; its tensors are not touched.
 
     Args:
-        path: a GGUF file.
+        path: a GGUF file (of a split one, any part), or a folder of Hugging Face's kind.
 
     Raises:
         CheckpointNotFound: there is no such file.
         CheckpointCorrupt: the file is cut short or contradicts itself.
         UnsupportedCheckpoint: the file is sound, but not of a kind that we have.
     """
-    if not path.exists():
-        raise CheckpointNotFound(f"{path}: there is no such file; give the path of a GGUF file")
-    if not path.is_file():
-        raise CheckpointNotFound(f"{path}: is not a file; give the path of a GGUF file")
-    return open_gguf(path)
+    if path.is_dir():
+        return open_folder(path)
+    if path.is_file():
+        return open_gguf(path)
+    state = "is neither a file nor a folder" if path.exists() else "there is no such file or folder"
+    raise CheckpointNotFound(
+        f"{path}: {state}; give a GGUF file, or a folder with config.json and safetensors"
+    )

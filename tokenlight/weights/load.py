@@ -9,6 +9,7 @@ from torch import nn
 from tokenlight.base.errors import CheckpointCorrupt, UnsupportedCheckpoint
 from tokenlight.checkpoint import Checkpoint, TensorEntry
 from tokenlight.weights.gguf_names import ROTATED, ROTATES_NEIGHBOURS, hugging_face_name
+from tokenlight.weights.hugging_face_names import is_left_out, plain_name
 from tokenlight.weights.mapped import MappedFiles
 from tokenlight.weights.slot import HasSlots, Slot, Target
 from tokenlight.weights.stored import StoredTensor
@@ -21,7 +22,7 @@ MAX_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A tensor of the checkpoint and its name in Hugging Face's terms."""
+    """A tensor of the checkpoint, and its plain name in Hugging Face's terms."""
 
     name: str
     entry: TensorEntry
@@ -68,6 +69,9 @@ def _assign(
         name = entry.name
         if checkpoint.layout == "gguf":
             name = hugging_face_name(name, checkpoint.model_type) or name
+        name = plain_name(name)
+        if is_left_out(name, is_tied=checkpoint.config["tie_word_embeddings"]):
+            continue
         place = _place(name, weight_map)
         if place[0] not in slots:
             unknown.append(entry.name)
@@ -85,7 +89,7 @@ def _assign(
             f"{checkpoint.model_type!r} as this version implements it"
         )
     missing = [
-        name if len(slot.part_shapes) == 1 else f"{name} (part {part})"
+        _theirs(name, part, weight_map)
         for name, slot in slots.items()
         for part in range(len(slot.part_shapes))
         if (name, part) not in sources
@@ -98,11 +102,20 @@ def _assign(
 
 
 def _place(name: str, weight_map: WeightMap) -> tuple[str, int]:
-    """`model.layers.3.self_attn.k_proj.weight` -> (`layers.3.self_attn.qkv_proj.weight`, 1)."""
-    path, _, kind = name.removeprefix("model.").rpartition(".")
+    """`layers.3.self_attn.k_proj.weight` -> (`layers.3.self_attn.qkv_proj.weight`, 1)."""
+    path, _, kind = name.rpartition(".")
     parent, _, layer = path.rpartition(".")
     ours, part = weight_map.get(layer, (layer, 0))
     return f"{parent}.{ours}.{kind}" if parent else f"{ours}.{kind}", part
+
+
+def _theirs(name: str, part: int, weight_map: WeightMap) -> str:
+    """(`layers.3.self_attn.qkv_proj.weight`, 1) -> `layers.3.self_attn.k_proj.weight`."""
+    path, _, kind = name.rpartition(".")
+    parent, _, layer = path.rpartition(".")
+    parts = {place: theirs for theirs, place in weight_map.items()}
+    theirs = parts.get((layer, part), layer)
+    return f"{parent}.{theirs}.{kind}" if parent else f"{theirs}.{kind}"
 
 
 def _check_shape(checkpoint: Checkpoint, entry: TensorEntry, shape: tuple[int, ...]) -> None:

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logits of every model equal transformers', from a GGUF file and from a folder saved by it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.models.hugging_face import logits_of, make_twin, random_state
+from tests.models.rig import Rig
+from tests.models.tiny import write_gguf
+from tokenlight.checkpoint import open_checkpoint
+from tokenlight.models import ALIASES, model_types
+
+TOLERANCE = 1e-4
+NUM_TOKENS = 60
+
+SIZES = {
+    "vocab_size": 300,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-5,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    "tie_word_embeddings": False,
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "original_max_position_embeddings": 32,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    model_type: str
+    architecture: str | None = None
+    """GGUF's; None where such a file cannot say what this variant needs."""
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {**SIZES, **self.changes}
+
+
+def rope(theta: float = 10000.0, **parameters: Any) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_theta": theta, **parameters}}
+
+
+def gemma_ropes(**full: Any) -> dict[str, Any]:
+    full = {"rope_type": "default", "rope_theta": 1_000_000.0, **full}
+    sliding = {"rope_type": "default", "rope_theta": 10_000.0}
+    return {"rope_parameters": {"full_attention": full, "sliding_attention": sliding}}
+
+
+GEMMA3 = {
+    "num_hidden_layers": 7,
+    "sliding_window": 8,
+    "query_pre_attn_scalar": 16,
+    "tie_word_embeddings": True,
+}
+VARIANTS = {
+    "llama": Variant(model_type="llama", architecture="llama"),
+    "llama-biases": Variant(
+        model_type="llama",
+        architecture="llama",
+        changes={"attention_bias": True, "mlp_bias": True},
+    ),
+    "llama-linear": Variant(
+        model_type="llama", architecture="llama", changes=rope(rope_type="linear", factor=4.0)
+    ),
+    "llama-llama3": Variant(model_type="llama", architecture="llama", changes=rope(**LLAMA3)),
+    "llama-yarn": Variant(model_type="llama", architecture="llama", changes=rope(**YARN)),
+    "mistral": Variant(
+        model_type="mistral", architecture="llama", changes={"sliding_window": None}
+    ),
+    "mistral-window": Variant(model_type="mistral", changes={"sliding_window": 8}),
+    "qwen2": Variant(model_type="qwen2", architecture="qwen2"),
+    "qwen2-tied-yarn": Variant(
+        model_type="qwen2",
+        architecture="qwen2",
+        changes={"tie_word_embeddings": True, **rope(1_000_000.0, **YARN)},
+    ),
+    "qwen2-window": Variant(
+        model_type="qwen2",
+        changes={"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1},
+    ),
+    "qwen3": Variant(
+        model_type="qwen3", architecture="qwen3", changes={"head_dim": 32, "attention_bias": False}
+    ),
+    "qwen3-biases": Variant(model_type="qwen3", changes={"attention_bias": True}),
+    "gemma3": Variant(
+        model_type="gemma3_text", architecture="gemma3", changes={**GEMMA3, **gemma_ropes()}
+    ),
+    "gemma3-linear-softcap": Variant(
+        model_type="gemma3_text",
+        architecture="gemma3",
+        changes={
+            **GEMMA3,
+            **gemma_ropes(rope_type="linear", factor=8.0),
+            "final_logit_softcapping": 5.0,
+        },
+    ),
+}
+LAYOUTS = ("huggingface", "gguf")
+CASES = {
+    f"{name}-{layout}": (variant, layout)
+    for name, variant in VARIANTS.items()
+    for layout in LAYOUTS
+    if layout == "huggingface" or variant.architecture
+}
+
+
+@pytest.mark.parametrize(("variant", "layout"), CASES.values(), ids=CASES)
+def test_equals_transformers(tmp_path: Path, variant: Variant, layout: str) -> None:
+    """In chunks and one by one, so that windows and rotations meet a cache."""
+    state = random_state(variant.model_type, variant.config, seed=3)
+    twin = make_twin(variant.model_type, variant.config, state)
+    if layout == "gguf":
+        path = tmp_path / "tiny.gguf"
+        write_gguf(path, variant.architecture, variant.config, state, tokenizer=False)
+    else:
+        path = tmp_path / "model"
+        twin.save_pretrained(path, max_shard_size="60KB")
+    prompt = np.random.default_rng(4).integers(0, 300, NUM_TOKENS).tolist()
+    rig = Rig(open_checkpoint(path))
+    chunks = [prompt[:21], prompt[21:50], *([token] for token in prompt[50:])]
+    ours = torch.cat([rig.step({0: chunk})[0] for chunk in chunks])
+    theirs = logits_of(twin, prompt)
+    assert float((ours - theirs).abs().max()) < TOLERANCE
+    assert float(theirs.std()) > 1
+
+
+def test_every_model_file_is_compared() -> None:
+    compared = {variant.model_type for variant in VARIANTS.values()}
+    names = compared | {ALIASES.get(name, name) for name in compared}
+    assert set(model_types()) <= names

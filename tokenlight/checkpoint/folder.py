@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A folder of Hugging Face's kind as a checkpoint: config.json, safetensors, tokenizer files."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenlight.base.errors import CheckpointCorrupt, CheckpointNotFound, UnsupportedCheckpoint
+from tokenlight.checkpoint.checkpoint import Checkpoint, TensorEntry, TokenizerSource
+from tokenlight.checkpoint.model_config import complete_config
+from tokenlight.checkpoint.safetensors import read_safetensors
+
+MAX_JSON_BYTES = 64 << 20
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+# Everything but weights that a tokenizer or a template may be made of.
+TOKENIZER_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "generation_config.json", "chat_template.jinja", "vocab.json", "merges.txt", "tokenizer.model",
+)  # fmt: skip
+
+
+def open_folder(path: Path) -> Checkpoint:
+    """Read a folder's configuration and headers.
+
+    Raises:
+        CheckpointNotFound: it has no config.json, or no weights.
+        CheckpointCorrupt: a file is cut short or contradicts another.
+        UnsupportedCheckpoint: it is sound, but not of a kind that we have.
+    """
+    raw = _read_json(path / "config.json")
+    quantization = raw.get("quantization_config")
+    if quantization is not None:
+        method = quantization.get("quant_method") if isinstance(quantization, dict) else None
+        raise UnsupportedCheckpoint(
+            f"{path}: the weights are quantized as {method!r}, which is not supported; "
+            f"use the original checkpoint or a GGUF file of it"
+        )
+    text = raw.get("text_config")
+    config = complete_config(text if isinstance(text, dict) else raw, path / "config.json")
+    # The text model's own tensors may be nested, but its tie is stated outside.
+    if isinstance(text, dict) and isinstance(raw.get("tie_word_embeddings"), bool):
+        config["tie_word_embeddings"] = raw["tie_word_embeddings"]
+    generation = _find_json(path / "generation_config.json")
+    tokenizer_config = _find_json(path / "tokenizer_config.json")
+    files = {name: path / name for name in TOKENIZER_FILES if (path / name).is_file()}
+    tensors = _tensors(path)
+    return Checkpoint(
+        path=path,
+        name=_name(path),
+        layout="huggingface",
+        model_type=config["model_type"],
+        config=config,
+        tensors=tensors,
+        tokenizer=TokenizerSource(kind="huggingface", files=files),
+        chat_template=_chat_template(path, tokenizer_config),
+        bos_token_id=config["bos_token_id"],
+        eos_token_ids=_eos_token_ids(config, generation),
+        num_bytes=sum(each.stat().st_size for each in {e.path for e in tensors.values()}),
+    )
+
+
+def _name(path: Path) -> str:
+    """The folder's name; of a snapshot in the Hub's cache, the model's id."""
+    resolved = path.absolute()
+    repository = resolved.parent.parent.name
+    if resolved.parent.name == "snapshots" and repository.startswith("models--"):
+        return repository.removeprefix("models--").replace("--", "/")
+    return resolved.name
+
+
+def _tensors(path: Path) -> dict[str, TensorEntry]:
+    if (path / INDEX).is_file():
+        return _sharded_tensors(path)
+    if (path / WEIGHTS).is_file():
+        return read_safetensors(path / WEIGHTS)
+    if any(path.glob("*.bin")) or any(path.glob("*.pth")):
+        raise UnsupportedCheckpoint(
+            f"{path}: the weights are Python pickles, which can run code and are not read; "
+            f"convert them to safetensors"
+        )
+    raise CheckpointNotFound(f"{path}: neither {WEIGHTS} nor {INDEX} is there")
+
+
+def _sharded_tensors(path: Path) -> dict[str, TensorEntry]:
+    weight_map = _read_json(path / INDEX).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise CheckpointCorrupt(f"{path / INDEX}: weight_map is missing or empty")
+    found: dict[str, TensorEntry] = {}
+    for shard in sorted({str(name) for name in weight_map.values()}):
+        if Path(shard).name != shard:
+            raise CheckpointCorrupt(f"{path / INDEX}: {shard!r} is not the name of a file here")
+        for name, entry in read_safetensors(path / shard).items():
+            if weight_map.get(name) != shard:
+                raise CheckpointCorrupt(
+                    f"{path / shard}: tensor {name!r} is not where {INDEX} places it"
+                )
+            found[name] = entry
+    if absent := weight_map.keys() - found.keys():
+        raise CheckpointCorrupt(f"{path}: tensor {min(absent)!r} of {INDEX} is in no file")
+    return found
+
+
+def _chat_template(path: Path, tokenizer_config: Mapping[str, Any]) -> str | None:
+    file = path / "chat_template.jinja"
+    if file.is_file():
+        return _read_text(file)
+    template = tokenizer_config.get("chat_template")
+    if isinstance(template, list):
+        named = {
+            each.get("name"): each.get("template") for each in template if isinstance(each, dict)
+        }
+        template = named.get("default")
+    return template if isinstance(template, str) else None
+
+
+def _eos_token_ids(config: Mapping[str, Any], generation: Mapping[str, Any]) -> tuple[int, ...]:
+    """What generation stops at: generation_config.json's own word, then config.json's."""
+    stated = generation.get("eos_token_id")
+    listed = stated if isinstance(stated, list) else [stated]
+    known = [each for each in listed if type(each) is int and 0 <= each < config["vocab_size"]]
+    return tuple(dict.fromkeys([*known, *config["eos_token_id"]]))
+
+
+def _find_json(path: Path) -> dict[str, Any]:
+    return _read_json(path) if path.is_file() else {}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(_read_text(path))
+    except (ValueError, RecursionError) as fault:
+        raise CheckpointCorrupt(f"{path}: is not sound JSON: {fault}") from fault
+    if not isinstance(found, dict):
+        raise CheckpointCorrupt(f"{path}: is not a JSON object")
+    return found
+
+
+def _read_text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise CheckpointCorrupt(f"{path}: has more than {MAX_JSON_BYTES} bytes")
+        return path.read_text("utf-8")
+    except OSError as fault:
+        raise CheckpointNotFound(f"{path}: cannot be read: {fault.strerror}") from fault
+    except UnicodeDecodeError as fault:
+        raise CheckpointCorrupt(f"{path}: is not UTF-8") from fault
