@@ -2,25 +2,20 @@
 """What the devices of this machine can do, as names that implementations ask for."""
 
 import functools
-import importlib.util
 
 import torch
+
+from tokenlight.kernels import _cpu
 
 
 @functools.cache
 def features(device: str) -> frozenset[str]:
     """Feature names of a device type ("cpu", "cuda"); empty where there is none.
 
-    `native` means that the compiled kernels are there: they dispatch by instruction set themselves,
-    so the instruction sets are named for the reader of `explain` only.
+    The compiled CPU kernels choose the instruction set themselves: its names are for the reader of
+    `explain`, and for implementations that have only one.
     """
-    if device != "cpu":
-        return frozenset()
-    if importlib.util.find_spec("tokenlight.kernels._cpu") is None:
-        return frozenset()
-    from tokenlight.kernels import _cpu
-
-    return frozenset({"native", *_cpu.features()})
+    return frozenset(_cpu.features()) if device == "cpu" else frozenset()
 
 
 @functools.cache

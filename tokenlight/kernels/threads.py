@@ -3,7 +3,7 @@
 
 import torch
 
-from tokenlight.kernels.machine import features
+from tokenlight.kernels import _cpu
 
 
 def set_num_threads(num_threads: int) -> None:
@@ -11,7 +11,4 @@ def set_num_threads(num_threads: int) -> None:
     if num_threads < 1:
         raise ValueError(f"num_threads must be at least 1, got {num_threads}")
     torch.set_num_threads(num_threads)
-    if "native" in features("cpu"):
-        from tokenlight.kernels import _cpu
-
-        _cpu.set_num_threads(num_threads)
+    _cpu.set_num_threads(num_threads)

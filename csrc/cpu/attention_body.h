@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows are (query, head of the group) pairs. Scores are sums along the head dimension and outputs
+// sums along tokens, each in one chain of fused multiply-adds from the first to the last: the same
+// for every number of rows at once.
+
+constexpr int kScoreRows = kMaxTileRows >= 16 ? 8 : 2;
+constexpr int kValueRows = kMaxTileRows >= 16 ? 4 : 2;
+constexpr int kPartitionVectors = kPartitionTokens / kLanes;
+
+// The item's place in the cache and its rows.
+template <class T>
+struct Span {
+    const AttentionArgs& args;
+    const AttentionItem& item;
+    const std::int32_t* blocks;
+    std::int64_t first_position;  // of the item's first query
+    int num_rows;
+
+    Span(const AttentionArgs& a, const AttentionItem& i)
+        : args(a),
+          item(i),
+          blocks(a.batch.Row(i.request)),
+          first_position(a.kv_lens[i.request] - a.NumQueries(i.request) + i.first_query),
+          num_rows(static_cast<int>(i.num_queries * a.HeadsPerGroup())) {}
+
+    std::int64_t Position(int row) const { return first_position + row / args.HeadsPerGroup(); }
+    // The first token that a query at `position` sees.
+    std::int64_t Low(std::int64_t position) const {
+        return args.window == 0 ? 0 : Most<std::int64_t>(0, position - args.window + 1);
+    }
+    std::int64_t TokenOf(int row) const {
+        return args.batch.query_starts[item.request] + item.first_query +
+               row / args.HeadsPerGroup();
+    }
+    std::int64_t HeadOf(int row) const {
+        return item.kv_head * args.HeadsPerGroup() + row % args.HeadsPerGroup();
+    }
+
+    // Where the cache has the tokens [first, first + count); the last is repeated to fill the tile.
+    void FindRows(const void* cache, std::int64_t first, int count,
+                  const T* rows[kTileTokens]) const {
+        const std::int64_t block_tokens = args.batch.block_tokens;
+        std::int64_t column = first / block_tokens;
+        std::int64_t offset = first % block_tokens;
+        const T* row = nullptr;
+        for (int j = 0; j < kTileTokens; ++j) {
+            if (j < count) {
+                if (j == 0 || offset == block_tokens) {
+                    if (j > 0) {
+                        ++column;
+                        offset = 0;
+                    }
+                    row = static_cast<const T*>(cache) +
+                          ((blocks[column] * args.num_kv_heads + item.kv_head) * block_tokens +
+                           offset) *
+                              args.head_dim;
+                } else {
+                    row += args.head_dim;
+                }
+                ++offset;
+            }
+            rows[j] = row;
+        }
+    }
+};
+
+template <class T>
+inline void TurnQueries(const Span<T>& span, std::int64_t stride, float* out) {
+    const AttentionArgs& a = span.args;
+    for (int row = 0; row < span.num_rows; ++row) {
+        const float* q = a.q + span.TokenOf(row) * a.q_stride + span.HeadOf(row) * a.head_dim;
+        for (std::int64_t i = 0; i < a.head_dim; ++i) out[i * stride + row] = q[i] * a.scale;
+    }
+}
+
+// out[i * kTileTokens + j] = rows[j][i]
+template <class T>
+inline void TurnKeys(const T* const rows[kTileTokens], int head_dim, float* out) {
+    const int full = head_dim / kLanes * kLanes;
+    for (int half = 0; half < kTileTokens; half += kLanes) {
+        for (int i = 0; i < full; i += kLanes) {
+            Vec tile[kLanes];
+            for (int j = 0; j < kLanes; ++j) tile[j] = Load(rows[half + j] + i);
+            Transpose(tile, out + i * kTileTokens + half, kTileTokens);
+        }
+        for (int i = full; i < head_dim; ++i) {
+            for (int j = 0; j < kLanes; ++j) {
+                out[i * kTileTokens + half + j] = ToFloat(rows[half + j][i]);
+            }
+        }
+    }
+}
+
+template <int R>
+inline void ScoreRows(const float* queries, std::int64_t stride, const float* keys, int head_dim,
+                      float* scores) {
+    Vec sum[R][2];
+    for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = Zero();
+    for (int i = 0; i < head_dim; ++i) {
+        const Vec k0 = Load(keys + i * kTileTokens), k1 = Load(keys + i * kTileTokens + kLanes);
+        for (int r = 0; r < R; ++r) {
+            const Vec q = Set(queries[i * stride + r]);
+            sum[r][0] = Fma(q, k0, sum[r][0]);
+            sum[r][1] = Fma(q, k1, sum[r][1]);
+        }
+    }
+    for (int r = 0; r < R; ++r) {
+        Store(scores + r * kPartitionTokens, sum[r][0]);
+        Store(scores + r * kPartitionTokens + kLanes, sum[r][1]);
+    }
+}
+
+inline void ScoreTile(const AttentionBuffers& b, std::int64_t stride, int head_dim, int num_rows,
+                      int tile_start) {
+    float* scores = b.scores + tile_start;
+    int row = 0;
+    for (; num_rows - row >= kScoreRows; row += kScoreRows) {
+        ScoreRows<kScoreRows>(b.queries + row, stride, b.keys, head_dim,
+                              scores + row * kPartitionTokens);
+    }
+    for (; num_rows - row >= 4; row += 4) {
+        ScoreRows<4>(b.queries + row, stride, b.keys, head_dim, scores + row * kPartitionTokens);
+    }
+    for (; num_rows - row >= 2; row += 2) {
+        ScoreRows<2>(b.queries + row, stride, b.keys, head_dim, scores + row * kPartitionTokens);
+    }
+    for (; num_rows - row >= 1; row += 1) {
+        ScoreRows<1>(b.queries + row, stride, b.keys, head_dim, scores + row * kPartitionTokens);
+    }
+}
+
+// `fill` in the lanes of vector v that lie outside [low, high).
+inline Vec Outside(Vec x, int v, int low, int high, float fill) {
+    static const float kLane[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const Vec lane = Load(kLane);
+    const Vec at_least_low = Set(static_cast<float>(low - v * kLanes));
+    const Vec below_high = Set(static_cast<float>(high - v * kLanes));
+    return IfLess(lane, at_least_low, Set(fill), IfLess(lane, below_high, x, Set(fill)));
+}
+
+// Scores to weights, in place, for the tokens [low, high) of the partition; zero in the rest of the
+// vectors [first, last).
+inline void Soften(float* scores, int first, int last, int low, int high, float softcap,
+                   float* largest, float* weight) {
+    const int begin = low / kLanes, end = (high + kLanes - 1) / kLanes;
+    Vec most = Set(-INFINITY);
+    for (int v = begin; v < end; ++v) {
+        Vec s = Load(scores + v * kLanes);
+        if (softcap != 0.0F) s = Mul(Set(softcap), Tanh(Mul(s, Set(1.0F / softcap))));
+        if (v == begin || v == end - 1) s = Outside(s, v, low, high, -INFINITY);
+        Store(scores + v * kLanes, s);
+        most = Max(s, most);
+    }
+    *largest = MaxLane(most);
+    const Vec top = Set(*largest);
+    Vec sum = Zero();
+    for (int v = begin; v < end; ++v) {
+        const Vec p = Exp(Sub(Load(scores + v * kLanes), top));
+        Store(scores + v * kLanes, p);
+        sum = Add(sum, p);
+    }
+    *weight = SumLanes(sum);
+    for (int v = first; v < begin; ++v) Store(scores + v * kLanes, Zero());
+    for (int v = end; v < last; ++v) Store(scores + v * kLanes, Zero());
+}
+
+template <int R, int C>
+inline void AddValues(const float* weights, const float* values, std::int64_t stride, int count,
+                      float* sums) {
+    Vec sum[R][C];
+    for (int r = 0; r < R; ++r) {
+        for (int c = 0; c < C; ++c) sum[r][c] = Load(sums + r * stride + c * kLanes);
+    }
+    for (int j = 0; j < count; ++j) {
+        Vec v[C];
+        for (int c = 0; c < C; ++c) v[c] = Load(values + j * stride + c * kLanes);
+        for (int r = 0; r < R; ++r) {
+            const Vec p = Set(weights[r * kPartitionTokens + j]);
+            for (int c = 0; c < C; ++c) sum[r][c] = Fma(p, v[c], sum[r][c]);
+        }
+    }
+    for (int r = 0; r < R; ++r) {
+        for (int c = 0; c < C; ++c) Store(sums + r * stride + c * kLanes, sum[r][c]);
+    }
+}
+
+template <int R>
+inline void AddValueRows(const float* weights, const float* values, std::int64_t stride, int count,
+                         float* sums) {
+    std::int64_t c = 0;
+    for (; stride - c >= 4 * kLanes; c += 4 * kLanes) {
+        AddValues<R, 4>(weights, values + c, stride, count, sums + c);
+    }
+    for (; stride - c >= kLanes; c += kLanes) {
+        AddValues<R, 1>(weights, values + c, stride, count, sums + c);
+    }
+}
+
+inline void AddValueTile(const AttentionBuffers& b, std::int64_t stride, int num_rows,
+                         int tile_start, int count) {
+    const float* weights = b.scores + tile_start;
+    int row = 0;
+    for (; num_rows - row >= kValueRows; row += kValueRows) {
+        AddValueRows<kValueRows>(weights + row * kPartitionTokens, b.values, stride, count,
+                                 b.sums + row * stride);
+    }
+    for (; num_rows - row >= 3; row += 3) {
+        AddValueRows<3>(weights + row * kPartitionTokens, b.values, stride, count,
+                        b.sums + row * stride);
+    }
+    for (; num_rows - row >= 1; row += 1) {
+        AddValueRows<1>(weights + row * kPartitionTokens, b.values, stride, count,
+                        b.sums + row * stride);
+    }
+}
+
+template <class T>
+inline void ConvertValues(const T* const rows[kTileTokens], int count, int head_dim,
+                          std::int64_t stride, float* out) {
+    const int full = head_dim / kLanes * kLanes;
+    for (int j = 0; j < count; ++j) {
+        for (int i = 0; i < full; i += kLanes) Store(out + j * stride + i, Load(rows[j] + i));
+        if (full < head_dim) {
+            Store(out + j * stride + full, LoadN(rows[j] + full, head_dim - full));
+        }
+    }
+}
+
+template <class T>
+inline void PrefetchRows(const T* const rows[kTileTokens], int head_dim) {
+    for (int j = 0; j < kTileTokens; ++j) {
+        for (int i = 0; i < head_dim; i += static_cast<int>(64 / sizeof(T))) Prefetch(rows[j] + i);
+    }
+}
+
+// One partition: for each row its largest score, its sum of weights (0 where it sees nothing) and
+// its weighted values.
+template <class T>
+inline void AttendPartition(const Span<T>& span, std::int64_t partition, std::int64_t stride,
+                            const AttentionBuffers& b) {
+    const AttentionArgs& a = span.args;
+    const std::int64_t start = partition * kPartitionTokens;
+    const std::int64_t low = Most(start, span.Low(span.first_position));
+    const std::int64_t high = Least(start + kPartitionTokens, span.Position(span.num_rows - 1) + 1);
+    const int head_dim = static_cast<int>(a.head_dim);
+    const int first_tile = static_cast<int>((low - start) / kTileTokens) * kTileTokens;
+    const int end = static_cast<int>(high - start);
+    const bool is_decode = span.num_rows <= 16;
+    const T* rows[kTileTokens];
+    for (int t = first_tile; t < end; t += kTileTokens) {
+        // Of a tile that the window cuts, the tokens before it may hold anything: the first seen
+        // stands for them.
+        const int count = static_cast<int>(Least<std::int64_t>(kTileTokens, end - t));
+        const int skipped = static_cast<int>(Most<std::int64_t>(0, low - start - t));
+        span.FindRows(a.k_cache, start + t + skipped, count - skipped, rows + 0);
+        if (skipped > 0) {
+            for (int j = kTileTokens - 1; j >= 0; --j)
+                rows[j] = rows[j >= skipped ? j - skipped : 0];
+        }
+        TurnKeys(rows, head_dim, b.keys);
+        if (is_decode && t + kTileTokens < end) {
+            span.FindRows(a.k_cache, start + t + kTileTokens,
+                          static_cast<int>(Least<std::int64_t>(kTileTokens, end - t - kTileTokens)),
+                          rows);
+            PrefetchRows(rows, head_dim);
+        }
+        ScoreTile(b, stride, head_dim, span.num_rows, t);
+    }
+    const int last_vector = (end + kLanes - 1) / kLanes;
+    for (int row = 0; row < span.num_rows; ++row) {
+        const std::int64_t position = span.Position(row);
+        const int row_low = static_cast<int>(Most(start, span.Low(position)) - start);
+        const int row_high = static_cast<int>(Least<std::int64_t>(high, position + 1) - start);
+        float* scores = b.scores + row * kPartitionTokens;
+        if (row_low < row_high) {
+            Soften(scores, first_tile / kLanes, last_vector, row_low, row_high, a.softcap,
+                   b.largest + row, b.weights + row);
+        } else {
+            b.weights[row] = 0.0F;
+            for (int v = first_tile / kLanes; v < last_vector; ++v)
+                Store(scores + v * kLanes, Zero());
+        }
+    }
+    const std::int64_t padded = PaddedHead(a);
+    for (std::int64_t i = 0; i < span.num_rows * padded; i += kLanes) Store(b.sums + i, Zero());
+    const int first_seen = static_cast<int>(low - start);
+    for (int t = first_seen; t < end; t += kTileTokens) {
+        const int count = static_cast<int>(Least<std::int64_t>(kTileTokens, end - t));
+        span.FindRows(a.v_cache, start + t, count, rows);
+        ConvertValues(rows, count, head_dim, padded, b.values);
+        if (is_decode && t + kTileTokens < end) {
+            span.FindRows(a.v_cache, start + t + kTileTokens,
+                          static_cast<int>(Least<std::int64_t>(kTileTokens, end - t - kTileTokens)),
+                          rows);
+            PrefetchRows(rows, head_dim);
+        }
+        AddValueTile(b, padded, span.num_rows, t, count);
+    }
+}
+
+// A partial result, or what has been merged so far: PartialFloats floats.
+struct Partial {
+    float* at;
+    float& largest() const { return at[0]; }
+    float& weight() const { return at[1]; }
+    float* sums() const { return at + 16; }
+};
+
+inline void SetPartial(Partial to, float largest, float weight, const float* sums,
+                       std::int64_t padded) {
+    to.largest() = largest;
+    to.weight() = weight;
+    for (std::int64_t i = 0; i < padded; i += kLanes) Store(to.sums() + i, Load(sums + i));
+}
+
+// Adds a partition that comes after what `into` holds. A weight of 0 says that nothing was seen
+// yet, or here.
+inline void Merge(Partial into, float largest, float weight, const float* sums,
+                  std::int64_t padded) {
+    if (weight == 0.0F) return;
+    if (into.weight() == 0.0F) return SetPartial(into, largest, weight, sums, padded);
+    const float most = Most(into.largest(), largest);
+    const Vec old_scale = Exp(Set(into.largest() - most)), scale = Exp(Set(largest - most));
+    float weights[kLanes];
+    Store(weights, Fma(Set(into.weight()), old_scale, Mul(Set(weight), scale)));
+    into.weight() = weights[0];
+    into.largest() = most;
+    for (std::int64_t i = 0; i < padded; i += kLanes) {
+        Store(into.sums() + i, Fma(Load(into.sums() + i), old_scale, Mul(Load(sums + i), scale)));
+    }
+}
+
+template <class T>
+inline void WriteRow(const Span<T>& span, int row, Partial state) {
+    const AttentionArgs& a = span.args;
+    float* out = a.out + (span.TokenOf(row) * a.num_heads + span.HeadOf(row)) * a.head_dim;
+    const Vec weight = Set(state.weight());
+    const int head_dim = static_cast<int>(a.head_dim);
+    const int full = head_dim / kLanes * kLanes;
+    for (int i = 0; i < full; i += kLanes) Store(out + i, Div(Load(state.sums() + i), weight));
+    if (full < head_dim) {
+        StoreN(out + full, Div(Load(state.sums() + full), weight), head_dim - full);
+    }
+}
+
+template <class T>
+inline void AttendItem(const AttentionArgs& a, const AttentionItem& item, std::int64_t stride,
+                       const AttentionBuffers& b, float* partials) {
+    const Span<T> span(a, item);
+    const std::int64_t padded = PaddedHead(a), partial_floats = PartialFloats(a);
+    TurnQueries(span, stride, b.queries);
+    for (int row = 0; row < span.num_rows; ++row)
+        Partial{b.states + row * partial_floats}.weight() = 0;
+    for (std::int64_t p = 0; p < item.num_partitions; ++p) {
+        AttendPartition(span, item.first_partition + p, stride, b);
+        for (int row = 0; row < span.num_rows; ++row) {
+            const float* sums = b.sums + row * padded;
+            if (item.partial == kNone) {
+                Merge({b.states + row * partial_floats}, b.largest[row], b.weights[row], sums,
+                      padded);
+            } else {
+                const std::int64_t index = item.partial + p * span.num_rows + row;
+                SetPartial({partials + index * partial_floats}, b.largest[row], b.weights[row],
+                           sums, padded);
+            }
+        }
+    }
+    if (item.partial != kNone) return;
+    for (int row = 0; row < span.num_rows; ++row)
+        WriteRow(span, row, {b.states + row * partial_floats});
+}
+
+template <class T>
+inline void MergeItem(const AttentionArgs& a, const AttentionItem& item, float* partials) {
+    const Span<T> span(a, item);
+    const std::int64_t padded = PaddedHead(a), partial_floats = PartialFloats(a);
+    for (int row = 0; row < span.num_rows; ++row) {
+        const Partial first{partials + (item.partial + row) * partial_floats};
+        for (std::int64_t p = 1; p < item.num_partitions; ++p) {
+            const Partial next{partials +
+                               (item.partial + p * span.num_rows + row) * partial_floats};
+            Merge(first, next.largest(), next.weight(), next.sums(), padded);
+        }
+        WriteRow(span, row, first);
+    }
+}
+
+template <class T>
+inline void Attend(const PlannedAttention& call, Worker& worker) {
+    auto* memory = static_cast<float*>(call.scratch);
+    const std::int64_t buffer_floats = AttentionBuffers(call.args, call.max_rows, memory).total;
+    const AttentionBuffers buffers(call.args, call.max_rows,
+                                   memory + worker.index() * buffer_floats);
+    float* partials = memory + worker.count() * buffer_floats;
+    const std::int64_t stride = (call.max_rows + 15) / 16 * 16;
+    for (std::int64_t i = worker.Next(); i < call.num_items; i = worker.Next()) {
+        AttendItem<T>(call.args, call.items[i], stride, buffers, partials);
+    }
+    if (call.num_merges == 0) return;
+    worker.Sync();
+    for (std::int64_t i = worker.Next(); i < call.num_merges; i = worker.Next()) {
+        MergeItem<T>(call.args, call.merges[i], partials);
+    }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/attention.h"
+
+namespace tokenlight::cpu {
+
+// Tokens whose keys are turned, and whose values are converted, at a time.
+constexpr int kTileTokens = 32;
+
+inline std::int64_t PaddedHead(const AttentionArgs& a) { return (a.head_dim + 15) / 16 * 16; }
+
+// Floats of a partial result: the largest score, the sum of weights, 14 unused, the weighted
+// values.
+inline std::int64_t PartialFloats(const AttentionArgs& a) { return 16 + PaddedHead(a); }
+
+// One worker's buffers, cut from one piece of memory; all in floats.
+struct AttentionBuffers {
+    float* queries;      // [head_dim, max_rows], scaled
+    float* keys;         // [head_dim, kTileTokens]
+    float* values;       // [kTileTokens, padded head]
+    float* scores;       // [max_rows, kPartitionTokens]
+    float* sums;         // [max_rows, padded head]: of one partition
+    float* states;       // [max_rows, PartialFloats]: merged so far
+    float* largest;      // [max_rows]: of one partition
+    float* weights;      // [max_rows]: of one partition
+    std::int64_t total;  // floats
+
+    AttentionBuffers(const AttentionArgs& a, std::int64_t max_rows, float* memory) {
+        const std::int64_t rows = (max_rows + 15) / 16 * 16;
+        float* at = memory;
+        const auto take = [&at](std::int64_t count) {
+            float* taken = at;
+            at += count;
+            return taken;
+        };
+        queries = take(a.head_dim * rows);
+        keys = take(a.head_dim * kTileTokens);
+        values = take(PaddedHead(a) * kTileTokens);
+        scores = take(rows * kPartitionTokens);
+        sums = take(rows * PaddedHead(a));
+        states = take(rows * PartialFloats(a));
+        largest = take(rows);
+        weights = take(rows);
+        total = at - memory;
+    }
+};
+
+}  // namespace tokenlight::cpu

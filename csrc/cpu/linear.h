@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cpu/threads.h"
+#include "cpu/weights.h"
+
+namespace tokenlight::cpu {
+
+// y[t] = W x[t] + bias, for t < num_rows. A row of y has the same bits whatever else is in the
+// call.
+struct LinearArgs {
+    float* y;  // [num_rows, n], contiguous
+    const float* x;
+    const void* weight;  // [n, k] dense, or n * RowBytes bytes
+    const float* bias;   // [n] or null
+    std::int64_t num_rows;
+    std::int64_t n;
+    std::int64_t k;
+    std::int64_t x_stride;  // floats between rows of x
+    WeightFormat format;
+    void* scratch;  // LinearScratchBytes bytes, aligned to 64
+};
+
+// For at most `num_workers` workers. Reads no pointer.
+std::size_t LinearScratchBytes(const LinearArgs& args, int num_workers);
+
+void Linear(const LinearArgs& args, Worker& worker);
+
+// The two halves of Linear, by kind of weight.
+void DenseLinear(const LinearArgs& args, Worker& worker);
+void QuantizedLinear(const LinearArgs& args, Worker& worker);
+
+}  // namespace tokenlight::cpu

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/linear.h"
+
+namespace tokenlight::cpu {
+
+constexpr int kGroupRows = 16;
+
+// 32 activations of each of 16 rows, rounded to int8 in steps of `step`. Every instruction set
+// reads this layout.
+struct XBlock {
+    std::int8_t q[kGroupRows][kBlockElements];
+    float step[kGroupRows];
+    float step_sum[kGroupRows];      // step * sum of q: what a weight's minimum is multiplied by
+    std::int32_t start[kGroupRows];  // -(bias of the stored weights) * sum of q
+};
+
+// Products with few activations round them in each worker for itself, rather than wait for each
+// other.
+constexpr std::int64_t kPrivateActivations = 16384;
+
+inline bool RoundsPrivately(const LinearArgs& a) { return a.num_rows * a.k <= kPrivateActivations; }
+
+inline std::int64_t NumGroups(const LinearArgs& a) {
+    return (a.num_rows + kGroupRows - 1) / kGroupRows;
+}
+
+inline std::int64_t XBytes(const LinearArgs& a) {
+    return NumGroups(a) * (a.k / kBlockElements) * static_cast<std::int64_t>(sizeof(XBlock));
+}
+
+// The rows beyond the last full tile are made into one in scratch.
+inline std::int64_t TailBytes(const LinearArgs& a) {
+    const std::int64_t bytes = a.n % kTileRows == 0 ? 0 : kTileRows * RowBytes(a.format, a.k);
+    return (bytes + 63) / 64 * 64;
+}
+
+}  // namespace tokenlight::cpu

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sixteen lanes in two registers. Included by for_each_isa.h, inside the namespace of the
+// instruction set.
+
+constexpr int kLanes = 16;
+constexpr int kMaxTileRows = 4;
+
+struct Vec {
+    __m256 low, high;
+};
+struct IVec {
+    __m256i low, high;
+};
+// 64 unsigned bytes: four of each of sixteen lanes.
+struct Bytes {
+    __m256i low, high;
+};
+
+inline Vec Zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+inline Vec Set(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+inline Vec Load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+inline Vec Load(const Half* p) {
+    const __m128i* q = reinterpret_cast<const __m128i*>(p);
+    return {_mm256_cvtph_ps(_mm_loadu_si128(q)), _mm256_cvtph_ps(_mm_loadu_si128(q + 1))};
+}
+inline __m256 FromBf16(__m128i bits) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+inline Vec Load(const Bf16* p) {
+    const __m128i* q = reinterpret_cast<const __m128i*>(p);
+    return {FromBf16(_mm_loadu_si128(q)), FromBf16(_mm_loadu_si128(q + 1))};
+}
+// The first n lanes (n < 16), zero in the others.
+template <class T>
+inline Vec LoadN(const T* p, int n) {
+    T lanes[kLanes] = {};
+    std::memcpy(lanes, p, static_cast<std::size_t>(n) * sizeof(T));
+    return Load(lanes);
+}
+
+inline __m128i RoundToBf16(__m256 x) {
+    const __m256i bits = _mm256_castps_si256(x);
+    const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i sum = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7FFF)));
+    const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    const __m256i high =
+        _mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), _mm256_set1_epi32(0x7FC0), is_nan);
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(high, high), 0x08);
+    return _mm256_castsi256_si128(packed);
+}
+inline void Store(float* p, Vec x) {
+    _mm256_storeu_ps(p, x.low);
+    _mm256_storeu_ps(p + 8, x.high);
+}
+inline void Store(Half* p, Vec x) {
+    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    __m128i* q = reinterpret_cast<__m128i*>(p);
+    _mm_storeu_si128(q, _mm256_cvtps_ph(x.low, kNearest));
+    _mm_storeu_si128(q + 1, _mm256_cvtps_ph(x.high, kNearest));
+}
+inline void Store(Bf16* p, Vec x) {
+    __m128i* q = reinterpret_cast<__m128i*>(p);
+    _mm_storeu_si128(q, RoundToBf16(x.low));
+    _mm_storeu_si128(q + 1, RoundToBf16(x.high));
+}
+template <class T>
+inline void StoreN(T* p, Vec x, int n) {
+    T lanes[kLanes];
+    Store(lanes, x);
+    std::memcpy(p, lanes, static_cast<std::size_t>(n) * sizeof(T));
+}
+
+inline Vec Add(Vec a, Vec b) {
+    return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)};
+}
+inline Vec Sub(Vec a, Vec b) {
+    return {_mm256_sub_ps(a.low, b.low), _mm256_sub_ps(a.high, b.high)};
+}
+inline Vec Mul(Vec a, Vec b) {
+    return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)};
+}
+inline Vec Div(Vec a, Vec b) {
+    return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)};
+}
+inline Vec Fma(Vec a, Vec b, Vec c) {
+    return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
+}
+inline Vec Abs(Vec a) {
+    const __m256 sign = _mm256_set1_ps(-0.0F);
+    return {_mm256_andnot_ps(sign, a.low), _mm256_andnot_ps(sign, a.high)};
+}
+// Of an unordered pair, b: a NaN in `a` is passed over.
+inline Vec Max(Vec a, Vec b) {
+    return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
+}
+inline Vec Min(Vec a, Vec b) {
+    return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
+}
+// Lanes where a < b from `yes`, the others from `no`.
+inline Vec IfLess(Vec a, Vec b, Vec yes, Vec no) {
+    return {_mm256_blendv_ps(no.low, yes.low, _mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ)),
+            _mm256_blendv_ps(no.high, yes.high, _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ))};
+}
+inline Vec Round(Vec a) {
+    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    return {_mm256_round_ps(a.low, kNearest), _mm256_round_ps(a.high, kNearest)};
+}
+inline __m256 Pow2(__m256 n) {
+    const __m256i biased = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(biased, 23));
+}
+// 2^n for a whole n in [-126, 127].
+inline Vec Pow2(Vec n) { return {Pow2(n.low), Pow2(n.high)}; }
+// The sum over lanes, as a tree of halves: (i, i + 8), then (i, i + 4), (i, i + 2), (i, i + 1).
+inline float SumLanes(Vec a) {
+    const __m256 eight = _mm256_add_ps(a.low, a.high);
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+inline float MaxLane(Vec a) {
+    const __m256 eight = _mm256_max_ps(a.low, a.high);
+    const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+inline IVec ISet(std::int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
+inline Vec ToFloats(IVec a) { return {_mm256_cvtepi32_ps(a.low), _mm256_cvtepi32_ps(a.high)}; }
+// Truncates.
+inline IVec ToInts(Vec a) { return {_mm256_cvttps_epi32(a.low), _mm256_cvttps_epi32(a.high)}; }
+inline void Store(std::int32_t* p, IVec x) {
+    __m256i* q = reinterpret_cast<__m256i*>(p);
+    _mm256_storeu_si256(q, x.low);
+    _mm256_storeu_si256(q + 1, x.high);
+}
+
+inline Bytes LoadBytes(const std::uint8_t* p) {
+    const __m256i* q = reinterpret_cast<const __m256i*>(p);
+    return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
+}
+inline Bytes LowNibbles(Bytes x) {
+    const __m256i mask = _mm256_set1_epi8(0x0F);
+    return {_mm256_and_si256(x.low, mask), _mm256_and_si256(x.high, mask)};
+}
+inline Bytes HighNibbles(Bytes x) {
+    return LowNibbles({_mm256_srli_epi16(x.low, 4), _mm256_srli_epi16(x.high, 4)});
+}
+inline __m256i DotSmall(__m256i sum, __m256i weights, __m256i x) {
+    const __m256i pairs = _mm256_maddubs_epi16(weights, x);
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+inline __m256i Broadcast4(const std::int8_t* x) {
+    std::int32_t four;
+    std::memcpy(&four, x, sizeof(four));
+    return _mm256_set1_epi32(four);
+}
+// Each lane's four weights times the four activations at `x`, added to the lane. Weights are below
+// 128.
+inline IVec DotSmall(IVec sum, Bytes weights, const std::int8_t* x) {
+    const __m256i four = Broadcast4(x);
+    return {DotSmall(sum.low, weights.low, four), DotSmall(sum.high, weights.high, four)};
+}
+inline __m256i DotBiased(__m256i sum, __m256i weights, __m256i x) {
+    // |w| and x with w's sign: pairs of products fit 16 bits then.
+    const __m256i w = _mm256_xor_si256(weights, _mm256_set1_epi8(-128));
+    return DotSmall(sum, _mm256_abs_epi8(w), _mm256_sign_epi8(x, w));
+}
+// The same for bytes that hold weight + 128. `BiasedStart` is where the sum begins, given -128
+// times the sum of the activations.
+inline IVec DotBiased(IVec sum, Bytes weights, const std::int8_t* x) {
+    const __m256i four = Broadcast4(x);
+    return {DotBiased(sum.low, weights.low, four), DotBiased(sum.high, weights.high, four)};
+}
+inline IVec BiasedStart(std::int32_t) { return ISet(0); }
+
+// Rounds 16 floats times `inverse` to int8 (nearest, ties to even), which they fit; returns their
+// sum.
+inline std::int32_t RoundToInt8(const float* x, float inverse, std::int8_t* out) {
+    const Vec scaled = Mul(Load(x), Set(inverse));
+    std::int32_t q[kLanes];
+    Store(q, IVec{_mm256_cvtps_epi32(scaled.low), _mm256_cvtps_epi32(scaled.high)});
+    std::int32_t sum = 0;
+    for (int i = 0; i < kLanes; ++i) {
+        out[i] = static_cast<std::int8_t>(q[i]);
+        sum += q[i];
+    }
+    return sum;
+}
+
+inline void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+
+// 16 x 16: out[i * stride + j] = rows[j][i].
+inline void Transpose(const Vec rows[16], float* out, int stride) {
+    float lanes[16];
+    for (int j = 0; j < 16; ++j) {
+        Store(lanes, rows[j]);
+        for (int i = 0; i < 16; ++i) out[i * stride + j] = lanes[i];
+    }
+}

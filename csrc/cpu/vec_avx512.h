@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sixteen lanes in one register. Included by for_each_isa.h, inside the namespace of the
+// instruction set.
+
+constexpr int kLanes = 16;
+// Rows of a matrix product that share one pass over a weight tile: what the registers hold.
+constexpr int kMaxTileRows = 16;
+
+struct Vec {
+    __m512 v;
+};
+struct IVec {
+    __m512i v;
+};
+// 64 unsigned bytes: four of each of sixteen lanes.
+struct Bytes {
+    __m512i v;
+};
+
+inline __mmask16 FirstLanes(int n) { return static_cast<__mmask16>((1U << n) - 1U); }
+
+inline Vec Zero() { return {_mm512_setzero_ps()}; }
+inline Vec Set(float x) { return {_mm512_set1_ps(x)}; }
+inline Vec Load(const float* p) { return {_mm512_loadu_ps(p)}; }
+inline Vec Load(const Half* p) {
+    return {_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))};
+}
+inline Vec Load(const Bf16* p) {
+    const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
+}
+// The first n lanes (n < 16), zero in the others.
+inline Vec LoadN(const float* p, int n) { return {_mm512_maskz_loadu_ps(FirstLanes(n), p)}; }
+inline Vec LoadN(const Half* p, int n) {
+    return {_mm512_cvtph_ps(_mm256_maskz_loadu_epi16(FirstLanes(n), p))};
+}
+inline Vec LoadN(const Bf16* p, int n) {
+    const __m256i bits = _mm256_maskz_loadu_epi16(FirstLanes(n), p);
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
+}
+
+inline __m256i RoundToBf16(Vec x) {
+    const __m512i bits = _mm512_castps_si512(x.v);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i sum = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+    const __mmask16 is_nan = _mm512_cmp_ps_mask(x.v, x.v, _CMP_UNORD_Q);
+    const __m512i high = _mm512_srli_epi32(sum, 16);
+    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(high, is_nan, _mm512_set1_epi32(0x7FC0)));
+}
+inline __m256i RoundToHalf(Vec x) {
+    return _mm512_cvtps_ph(x.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+inline void Store(float* p, Vec x) { _mm512_storeu_ps(p, x.v); }
+inline void Store(Half* p, Vec x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), RoundToHalf(x));
+}
+inline void Store(Bf16* p, Vec x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), RoundToBf16(x));
+}
+inline void StoreN(float* p, Vec x, int n) { _mm512_mask_storeu_ps(p, FirstLanes(n), x.v); }
+inline void StoreN(Half* p, Vec x, int n) {
+    _mm256_mask_storeu_epi16(p, FirstLanes(n), RoundToHalf(x));
+}
+inline void StoreN(Bf16* p, Vec x, int n) {
+    _mm256_mask_storeu_epi16(p, FirstLanes(n), RoundToBf16(x));
+}
+
+inline Vec Add(Vec a, Vec b) { return {_mm512_add_ps(a.v, b.v)}; }
+inline Vec Sub(Vec a, Vec b) { return {_mm512_sub_ps(a.v, b.v)}; }
+inline Vec Mul(Vec a, Vec b) { return {_mm512_mul_ps(a.v, b.v)}; }
+inline Vec Div(Vec a, Vec b) { return {_mm512_div_ps(a.v, b.v)}; }
+inline Vec Fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+inline Vec Abs(Vec a) { return {_mm512_abs_ps(a.v)}; }
+// Of an unordered pair, b: a NaN in `a` is passed over.
+inline Vec Max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
+inline Vec Min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
+// Lanes where a < b from `yes`, the others from `no`.
+inline Vec IfLess(Vec a, Vec b, Vec yes, Vec no) {
+    return {_mm512_mask_mov_ps(no.v, _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), yes.v)};
+}
+inline Vec Round(Vec a) {
+    return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+}
+// 2^n for a whole n in [-126, 127].
+inline Vec Pow2(Vec n) {
+    const __m512i biased = _mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127));
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(biased, 23))};
+}
+// The sum over lanes, as a tree of halves: (i, i + 8), then (i, i + 4), (i, i + 2), (i, i + 1).
+inline float SumLanes(Vec a) {
+    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+inline float MaxLane(Vec a) { return _mm512_reduce_max_ps(a.v); }
+
+inline IVec ISet(std::int32_t x) { return {_mm512_set1_epi32(x)}; }
+inline Vec ToFloats(IVec a) { return {_mm512_cvtepi32_ps(a.v)}; }
+// Truncates.
+inline IVec ToInts(Vec a) { return {_mm512_cvttps_epi32(a.v)}; }
+inline void Store(std::int32_t* p, IVec x) { _mm512_storeu_si512(p, x.v); }
+
+inline Bytes LoadBytes(const std::uint8_t* p) { return {_mm512_loadu_si512(p)}; }
+inline Bytes LowNibbles(Bytes x) { return {_mm512_and_si512(x.v, _mm512_set1_epi8(0x0F))}; }
+inline Bytes HighNibbles(Bytes x) {
+    return {_mm512_and_si512(_mm512_srli_epi16(x.v, 4), _mm512_set1_epi8(0x0F))};
+}
+// Each lane's four weights times the four activations at `x`, added to the lane. Weights are below
+// 128.
+inline IVec DotSmall(IVec sum, Bytes weights, const std::int8_t* x) {
+    std::int32_t four;
+    std::memcpy(&four, x, sizeof(four));
+    return {_mm512_dpbusd_epi32(sum.v, weights.v, _mm512_set1_epi32(four))};
+}
+// The same for bytes that hold weight + 128. `BiasedStart` is where the sum begins, given -128
+// times the sum of the activations.
+inline IVec DotBiased(IVec sum, Bytes weights, const std::int8_t* x) {
+    return DotSmall(sum, weights, x);
+}
+inline IVec BiasedStart(std::int32_t correction) { return ISet(correction); }
+
+// Rounds 16 floats times `inverse` to int8 (nearest, ties to even), which they fit; returns their
+// sum.
+inline std::int32_t RoundToInt8(const float* x, float inverse, std::int8_t* out) {
+    const __m512i q =
+        _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), _mm512_set1_ps(inverse)));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtsepi32_epi8(q));
+    return _mm512_reduce_add_epi32(q);
+}
+
+inline void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+
+// 16 x 16: out[i * stride + j] = rows[j][i].
+inline void Transpose(const Vec rows[16], float* out, int stride) {
+    __m512 a[16], b[16];
+    for (int i = 0; i < 16; i += 2) {
+        a[i] = _mm512_unpacklo_ps(rows[i].v, rows[i + 1].v);
+        a[i + 1] = _mm512_unpackhi_ps(rows[i].v, rows[i + 1].v);
+    }
+    for (int i = 0; i < 16; i += 4) {
+        b[i] = _mm512_castpd_ps(
+            _mm512_unpacklo_pd(_mm512_castps_pd(a[i]), _mm512_castps_pd(a[i + 2])));
+        b[i + 1] = _mm512_castpd_ps(
+            _mm512_unpackhi_pd(_mm512_castps_pd(a[i]), _mm512_castps_pd(a[i + 2])));
+        b[i + 2] = _mm512_castpd_ps(
+            _mm512_unpacklo_pd(_mm512_castps_pd(a[i + 1]), _mm512_castps_pd(a[i + 3])));
+        b[i + 3] = _mm512_castpd_ps(
+            _mm512_unpackhi_pd(_mm512_castps_pd(a[i + 1]), _mm512_castps_pd(a[i + 3])));
+    }
+    // b[4k + c] holds, per 128-bit group g, column 4g + c of rows 4k .. 4k + 3.
+    for (int c = 0; c < 4; ++c) {
+        const __m512 low01 = _mm512_shuffle_f32x4(b[c], b[4 + c], 0x44);
+        const __m512 high01 = _mm512_shuffle_f32x4(b[c], b[4 + c], 0xEE);
+        const __m512 low23 = _mm512_shuffle_f32x4(b[8 + c], b[12 + c], 0x44);
+        const __m512 high23 = _mm512_shuffle_f32x4(b[8 + c], b[12 + c], 0xEE);
+        _mm512_storeu_ps(out + (0 + c) * stride, _mm512_shuffle_f32x4(low01, low23, 0x88));
+        _mm512_storeu_ps(out + (4 + c) * stride, _mm512_shuffle_f32x4(low01, low23, 0xDD));
+        _mm512_storeu_ps(out + (8 + c) * stride, _mm512_shuffle_f32x4(high01, high23, 0x88));
+        _mm512_storeu_ps(out + (12 + c) * stride, _mm512_shuffle_f32x4(high01, high23, 0xDD));
+    }
+}

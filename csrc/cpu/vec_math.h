@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Functions written once over Vec. Included by for_each_isa.h, inside the namespace of the
+// instruction set.
+
+// e^x within 2 units in the last place; 0 below -87.33 (the smallest normal float), 2.3e38
+// above 88.37.
+inline Vec Exp(Vec x) {
+    const Vec clamped = Max(Set(-87.3365402F), Min(Set(88.3762589F), x));  // NaN stays NaN
+    const Vec n = Round(Mul(clamped, Set(1.44269504F)));
+    // ln 2 in two parts, so that x - n ln 2 keeps its last bits.
+    Vec r = Fma(n, Set(-0.693359375F), clamped);
+    r = Fma(n, Set(2.12194440e-4F), r);
+    Vec p = Set(1.9875691500e-4F);
+    p = Fma(p, r, Set(1.3981999507e-3F));
+    p = Fma(p, r, Set(8.3334519073e-3F));
+    p = Fma(p, r, Set(4.1665795894e-2F));
+    p = Fma(p, r, Set(1.6666665459e-1F));
+    p = Fma(p, r, Set(5.0000001201e-1F));
+    p = Fma(Mul(r, r), p, Add(r, Set(1.0F)));
+    return IfLess(x, Set(-87.3365402F), Zero(), Mul(p, Pow2(n)));
+}
+
+// 1 / (1 + e^-x)
+inline Vec Sigmoid(Vec x) { return Div(Set(1.0F), Add(Set(1.0F), Exp(Sub(Zero(), x)))); }
+
+inline Vec Tanh(Vec x) { return Sub(Set(1.0F), Div(Set(2.0F), Add(Set(1.0F), Exp(Add(x, x))))); }
+
+template <class T>
+inline T Least(T a, T b) {
+    return b < a ? b : a;
+}
+template <class T>
+inline T Most(T a, T b) {
+    return a < b ? b : a;
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sixteen lanes as an array, for the compiler to vectorise. Included by for_each_isa.h, inside its
+// namespace.
+
+constexpr int kLanes = 16;
+constexpr int kMaxTileRows = 4;
+
+struct Vec {
+    float lane[kLanes];
+};
+struct IVec {
+    std::int32_t lane[kLanes];
+};
+// 64 unsigned bytes: four of each of sixteen lanes.
+struct Bytes {
+    std::uint8_t lane[4 * kLanes];
+};
+
+template <class F>
+inline Vec Each(F f) {
+    Vec out;
+    for (int i = 0; i < kLanes; ++i) out.lane[i] = f(i);
+    return out;
+}
+
+inline Vec Set(float x) {
+    return Each([=](int) { return x; });
+}
+inline Vec Zero() { return Set(0.0F); }
+template <class T>
+inline Vec Load(const T* p) {
+    return Each([=](int i) { return ToFloat(p[i]); });
+}
+// The first n lanes (n < 16), zero in the others.
+template <class T>
+inline Vec LoadN(const T* p, int n) {
+    return Each([=](int i) { return i < n ? ToFloat(p[i]) : 0.0F; });
+}
+template <class T>
+inline void StoreN(T* p, Vec x, int n) {
+    for (int i = 0; i < n; ++i) FromFloat(x.lane[i], p + i);
+}
+template <class T>
+inline void Store(T* p, Vec x) {
+    StoreN(p, x, kLanes);
+}
+
+inline Vec Add(Vec a, Vec b) {
+    return Each([&](int i) { return a.lane[i] + b.lane[i]; });
+}
+inline Vec Sub(Vec a, Vec b) {
+    return Each([&](int i) { return a.lane[i] - b.lane[i]; });
+}
+inline Vec Mul(Vec a, Vec b) {
+    return Each([&](int i) { return a.lane[i] * b.lane[i]; });
+}
+inline Vec Div(Vec a, Vec b) {
+    return Each([&](int i) { return a.lane[i] / b.lane[i]; });
+}
+inline Vec Fma(Vec a, Vec b, Vec c) {
+    return Each([&](int i) { return a.lane[i] * b.lane[i] + c.lane[i]; });
+}
+inline Vec Abs(Vec a) {
+    return Each([&](int i) { return std::fabs(a.lane[i]); });
+}
+// Of an unordered pair, b: a NaN in `a` is passed over.
+inline Vec Max(Vec a, Vec b) {
+    return Each([&](int i) { return a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i]; });
+}
+inline Vec Min(Vec a, Vec b) {
+    return Each([&](int i) { return a.lane[i] < b.lane[i] ? a.lane[i] : b.lane[i]; });
+}
+// Lanes where a < b from `yes`, the others from `no`.
+inline Vec IfLess(Vec a, Vec b, Vec yes, Vec no) {
+    return Each([&](int i) { return a.lane[i] < b.lane[i] ? yes.lane[i] : no.lane[i]; });
+}
+inline Vec Round(Vec a) {
+    return Each([&](int i) { return std::nearbyintf(a.lane[i]); });
+}
+// 2^n for a whole n in [-126, 127].
+inline Vec Pow2(Vec n) {
+    return Each([&](int i) {
+        return FloatOfBits(static_cast<std::uint32_t>(static_cast<std::int32_t>(n.lane[i]) + 127)
+                           << 23);
+    });
+}
+// The sum over lanes, as a tree of halves: (i, i + 8), then (i, i + 4), (i, i + 2), (i, i + 1).
+inline float SumLanes(Vec a) {
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; ++i) a.lane[i] += a.lane[i + half];
+    }
+    return a.lane[0];
+}
+inline float MaxLane(Vec a) {
+    float most = a.lane[0];
+    for (int i = 1; i < kLanes; ++i) most = a.lane[i] > most ? a.lane[i] : most;
+    return most;
+}
+
+inline IVec ISet(std::int32_t x) {
+    IVec out;
+    for (int i = 0; i < kLanes; ++i) out.lane[i] = x;
+    return out;
+}
+inline Vec ToFloats(IVec a) {
+    return Each([&](int i) { return static_cast<float>(a.lane[i]); });
+}
+// Truncates.
+inline IVec ToInts(Vec a) {
+    IVec out;
+    for (int i = 0; i < kLanes; ++i) out.lane[i] = static_cast<std::int32_t>(a.lane[i]);
+    return out;
+}
+inline void Store(std::int32_t* p, IVec x) { std::memcpy(p, x.lane, sizeof(x.lane)); }
+
+inline Bytes LoadBytes(const std::uint8_t* p) {
+    Bytes out;
+    std::memcpy(out.lane, p, sizeof(out.lane));
+    return out;
+}
+inline Bytes LowNibbles(Bytes x) {
+    for (auto& lane : x.lane) lane &= 0x0F;
+    return x;
+}
+inline Bytes HighNibbles(Bytes x) {
+    for (auto& lane : x.lane) lane >>= 4;
+    return x;
+}
+// Each lane's four weights times the four activations at `x`, added to the lane. Weights are below
+// 128.
+inline IVec DotSmall(IVec sum, const Bytes& weights, const std::int8_t* x) {
+    for (int i = 0; i < kLanes; ++i) {
+        for (int j = 0; j < 4; ++j) sum.lane[i] += weights.lane[4 * i + j] * x[j];
+    }
+    return sum;
+}
+// The same for bytes that hold weight + 128. `BiasedStart` is where the sum begins, given -128
+// times the sum of the activations.
+inline IVec DotBiased(IVec sum, const Bytes& weights, const std::int8_t* x) {
+    return DotSmall(sum, weights, x);
+}
+inline IVec BiasedStart(std::int32_t correction) { return ISet(correction); }
+
+// Rounds 16 floats times `inverse` to int8 (nearest, ties to even), which they fit; returns their
+// sum.
+inline std::int32_t RoundToInt8(const float* x, float inverse, std::int8_t* out) {
+    std::int32_t sum = 0;
+    for (int i = 0; i < kLanes; ++i) {
+        const auto q = static_cast<std::int32_t>(std::nearbyintf(x[i] * inverse));
+        out[i] = static_cast<std::int8_t>(q);
+        sum += q;
+    }
+    return sum;
+}
+
+inline void Prefetch(const void* p) { __builtin_prefetch(p); }
+
+// 16 x 16: out[i * stride + j] = rows[j][i].
+inline void Transpose(const Vec rows[16], float* out, int stride) {
+    for (int j = 0; j < 16; ++j) {
+        for (int i = 0; i < 16; ++i) out[i * stride + j] = rows[j].lane[i];
+    }
+}

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How tensors and formats are told to the compiled CPU kernels."""
+
+import torch
+from torch import Tensor
+
+from tokenlight.kernels import _cpu
+from tokenlight.kernels.formats import FORMATS, Format
+from tokenlight.kernels.formats.tile16 import TILE16
+
+F32 = frozenset({torch.float32})
+
+FLOAT_TYPES = {
+    torch.float32: _cpu.FloatType.f32,
+    torch.float16: _cpu.FloatType.f16,
+    torch.bfloat16: _cpu.FloatType.bf16,
+}
+
+WEIGHT_FORMATS: dict[Format, _cpu.WeightFormat] = {
+    FORMATS["f32"]: _cpu.WeightFormat.f32,
+    FORMATS["f16"]: _cpu.WeightFormat.f16,
+    FORMATS["bf16"]: _cpu.WeightFormat.bf16,
+    TILE16["q4_0"]: _cpu.WeightFormat.q4_0,
+    TILE16["q4_1"]: _cpu.WeightFormat.q4_1,
+    TILE16["q8_0"]: _cpu.WeightFormat.q8_0,
+}
+
+
+def paged_batch(
+    query_starts: Tensor, block_table: Tensor, slots: Tensor, num_tokens: int, cache_BKPd: Tensor
+) -> _cpu.PagedBatch:
+    """The addresses of a step's arrays, once they are known to be what the contract says."""
+    num_requests = slots.shape[0]
+    if (
+        not (query_starts.dtype == block_table.dtype == slots.dtype == torch.int32)
+        or query_starts.shape[0] != num_requests + 1
+        or not (query_starts.is_contiguous() and slots.is_contiguous())
+        or block_table.stride(1) != 1
+        or not cache_BKPd.is_contiguous()
+    ):
+        raise ValueError(
+            "query_starts (R + 1), slots (R) and block_table must be int32, the cache contiguous; "
+            f"got {query_starts.dtype} {list(query_starts.shape)}, {slots.dtype} "
+            f"{list(slots.shape)}, {block_table.dtype} {list(block_table.shape)}"
+        )
+    return _cpu.PagedBatch(
+        query_starts.data_ptr(),
+        block_table.data_ptr(),
+        slots.data_ptr(),
+        num_requests,
+        block_table.shape[0],
+        block_table.shape[1],
+        block_table.stride(0),
+        num_tokens,
+        cache_BKPd.shape[0],
+        cache_BKPd.shape[2],
+    )

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+import torch
+from torch import Tensor
+
+from tokenlight.kernels import _cpu
+from tokenlight.kernels.contract import TUNED
+from tokenlight.kernels.formats import Format
+from tokenlight.kernels.native import F32, WEIGHT_FORMATS
+from tokenlight.kernels.ops.linear.contract import linear
+
+
+@linear.implement("cpu", device="cpu", dtypes=F32, formats=WEIGHT_FORMATS, rank=TUNED)
+def cpu(x_TK: Tensor, weight: Tensor, bias_N: Tensor | None, *, format: Format) -> Tensor:
+    num_tokens, k = x_TK.shape
+    n, width = weight.shape
+    if (
+        width != (k if format.is_dense else format.row_bytes(k))
+        or k % format.block_elements
+        or not weight.is_contiguous()
+    ):
+        raise ValueError(f"a {format} weight of {list(weight.shape)} does not take {k} features")
+    if x_TK.stride(1) != 1:
+        x_TK = x_TK.contiguous()
+    bias = 0
+    if bias_N is not None:
+        if bias_N.shape != (n,) or bias_N.dtype != torch.float32 or not bias_N.is_contiguous():
+            raise ValueError(f"want a float32 bias of {n}, got {bias_N.dtype} {list(bias_N.shape)}")
+        bias = bias_N.data_ptr()
+    y_TN = torch.empty(num_tokens, n)
+    _cpu.linear(
+        y_TN.data_ptr(),
+        x_TK.data_ptr(),
+        weight.data_ptr(),
+        bias,
+        num_tokens,
+        n,
+        k,
+        x_TK.stride(0),
+        WEIGHT_FORMATS[format],
+    )
+    return y_TN

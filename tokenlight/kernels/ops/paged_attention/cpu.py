@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+import torch
+from torch import Tensor
+
+from tokenlight.kernels import _cpu
+from tokenlight.kernels.contract import TUNED
+from tokenlight.kernels.native import F32, FLOAT_TYPES, paged_batch
+from tokenlight.kernels.ops.paged_attention.contract import paged_attention
+
+
+@paged_attention.implement("cpu", device="cpu", dtypes=F32, stored=FLOAT_TYPES, rank=TUNED)
+def cpu(  # noqa: PLR0913 - the parts of a paged batch
+    q_THd: Tensor,
+    k_cache_BKPd: Tensor,
+    v_cache_BKPd: Tensor,
+    query_starts: Tensor,
+    kv_lens: Tensor,
+    block_table: Tensor,
+    slots: Tensor,
+    *,
+    scale: float,
+    window: int = 0,
+    softcap: float = 0.0,
+) -> Tensor:
+    num_tokens, num_heads, head_dim = q_THd.shape
+    num_kv_heads = k_cache_BKPd.shape[1]
+    if (
+        q_THd.stride()[1:] != (head_dim, 1)
+        or k_cache_BKPd.shape[3] != head_dim
+        or num_heads % num_kv_heads
+        or v_cache_BKPd.shape != k_cache_BKPd.shape
+        or v_cache_BKPd.dtype != k_cache_BKPd.dtype
+        or not v_cache_BKPd.is_contiguous()
+        or kv_lens.shape != slots.shape
+        or kv_lens.dtype != torch.int32
+        or not kv_lens.is_contiguous()
+        or window < 0
+    ):
+        raise ValueError(
+            f"queries {list(q_THd.shape)}, kv_lens {kv_lens.dtype} {list(kv_lens.shape)} and "
+            f"window {window} do not fit caches of {list(k_cache_BKPd.shape)} and "
+            f"{list(v_cache_BKPd.shape)}"
+        )
+    out_THd = torch.empty(q_THd.shape)
+    _cpu.paged_attention(
+        paged_batch(query_starts, block_table, slots, num_tokens, k_cache_BKPd),
+        out_THd.data_ptr(),
+        q_THd.data_ptr(),
+        k_cache_BKPd.data_ptr(),
+        v_cache_BKPd.data_ptr(),
+        kv_lens.data_ptr(),
+        FLOAT_TYPES[k_cache_BKPd.dtype],
+        num_heads,
+        num_kv_heads,
+        head_dim,
+        q_THd.stride(0),
+        window,
+        scale,
+        softcap,
+    )
+    return out_THd
