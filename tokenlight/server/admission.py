@@ -10,6 +10,8 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from tokenlight import wire
 from tokenlight.base.errors import ContextTooLong, InvalidRequest
 from tokenlight.server.schemas.parameters import GenerationFields
@@ -34,20 +36,23 @@ class Admitted:
     is_lowered: bool
     """Whether the context had less room than was asked for."""
     stops: tuple[str, ...]
+    stop_token_ids: tuple[int, ...]
+    keeps_stop: bool
+    """Whether the text keeps the stop string that ended it."""
+    with_special: bool
+    """Whether the text shows tokens that steer the model."""
+    returns_ids: bool
+    priority: int
     num_choices: int
+    keeps_special: bool = False
+    """Whether special tokens are text: a parser needs to see them."""
 
     def sampling_of(self, choice: int) -> wire.SamplingParams:
         """Each choice draws its own numbers: choice i uses seed + i."""
         if choice == 0:
             return self.sampling
-        s = self.sampling
-        return wire.SamplingParams(
-            temperature=s.temperature,
-            top_k=s.top_k,
-            top_p=s.top_p,
-            min_p=s.min_p,
-            seed=(s.seed + choice) & _SEED_MASK,
-        )
+        seed = (self.sampling.seed + choice) & _SEED_MASK
+        return msgspec.structs.replace(self.sampling, seed=seed)
 
 
 def admit(
@@ -58,6 +63,7 @@ def admit(
     request_id: str,
     max_tokens: int | None,
     param: str,
+    keeps_special: bool = False,
 ) -> Admitted:
     """Check what only the model knows.
 
@@ -68,6 +74,7 @@ def admit(
         request_id: unique among unfinished requests.
         max_tokens: what was asked for; None for all that the context leaves.
         param: the field that the prompt came in, for messages.
+        keeps_special: whether a parser reads the answer.
 
     Raises:
         InvalidRequest: the prompt is empty.
@@ -94,7 +101,13 @@ def admit(
         max_new_tokens=min(asked_tokens, room_tokens),
         is_lowered=asked_tokens > room_tokens,
         stops=_stops(fields),
+        stop_token_ids=_stop_token_ids(svc, fields),
+        keeps_stop=bool(fields.include_stop_str_in_output),
+        with_special=fields.skip_special_tokens is False,
+        returns_ids=bool(fields.return_token_ids),
+        priority=fields.priority or 0,
         num_choices=fields.n or 1,
+        keeps_special=keeps_special,
     )
 
 
@@ -113,6 +126,19 @@ def _sampling(fields: GenerationFields) -> wire.SamplingParams:
         min_p=fields.min_p or 0.0,
         seed=secrets.randbits(63) if fields.seed is None else fields.seed & _SEED_MASK,
     )
+
+
+def _stop_token_ids(svc: Services, fields: GenerationFields) -> tuple[int, ...]:
+    own = () if fields.ignore_eos else svc.tokenizer.eos_token_ids
+    asked = fields.stop_token_ids or ()
+    vocab_size = svc.engine.facts.vocab_size
+    for token_id in asked:
+        if token_id >= vocab_size:
+            raise InvalidRequest(
+                f"'stop_token_ids' has {token_id}, this model has 0 to {vocab_size - 1}",
+                param="stop_token_ids",
+            )
+    return (*own, *asked)
 
 
 def _stops(fields: GenerationFields) -> tuple[str, ...]:

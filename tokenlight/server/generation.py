@@ -12,9 +12,12 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import UNSET, UnsetType
+
 from tokenlight import wire
 from tokenlight.base.errors import InternalError
 from tokenlight.server.admission import Admitted
+from tokenlight.server.schemas.parameters import StreamOptions
 from tokenlight.server.schemas.usage import Usage, make_usage
 from tokenlight.server.services import Services
 from tokenlight.text import Detokenizer, StopStrings, Tokenizer
@@ -26,8 +29,11 @@ FinishReason = Literal["stop", "length", "abort"]
 class Piece:
     """New text of one choice."""
 
-    choice: int
+    index: int
+    """Of the choice, over all prompts of the response."""
     text: str
+    token_ids: list[int]
+    """Those sampled since the piece before, without the one that ended the choice."""
     finish_reason: FinishReason | None
     num_sampled_tokens: int
     """So far, the token that ended the choice included."""
@@ -35,17 +41,25 @@ class Piece:
 
 
 async def generate_choice(
-    svc: Services, admitted: Admitted, choice: int
+    svc: Services, admitted: Admitted, choice: int, *, index: int
 ) -> AsyncGenerator[Piece, None]:
-    """One answer. The last piece, and only that, has a finish reason."""
-    decoder = _Decoder(svc.tokenizer, admitted.stops)
+    """One answer. The last piece, and only that, has a finish reason.
+
+    Args:
+        svc: who does it.
+        admitted: the request.
+        choice: which of its choices; decides the seed.
+        index: the choice's place in the response.
+    """
+    decoder = _Decoder(svc.tokenizer, admitted)
     timing = svc.metrics.start_choice(num_prompt_tokens=len(admitted.prompt_token_ids))
     deltas = svc.engine.generate(
         admitted.prompt_token_ids,
         admitted.sampling_of(choice),
         request_id=f"{admitted.request_id}-{choice}",
         max_new_tokens=admitted.max_new_tokens,
-        stop_token_ids=svc.tokenizer.eos_token_ids,
+        stop_token_ids=admitted.stop_token_ids,
+        priority=admitted.priority,
     )
     with timing:
         async with aclosing(deltas):
@@ -60,7 +74,14 @@ async def generate_choice(
                     num_sampled_tokens = decoder.num_tokens
                 timing.observe(num_sampled_tokens, finish)
                 if text or finish is not None:
-                    yield Piece(choice, text, finish, num_sampled_tokens, delta.num_cached_tokens)
+                    yield Piece(
+                        index,
+                        text,
+                        decoder.take_ids(),
+                        finish,
+                        num_sampled_tokens,
+                        delta.num_cached_tokens,
+                    )
                 if finish is not None:
                     return
 
@@ -68,22 +89,24 @@ async def generate_choice(
 class _Decoder:
     """Token ids to deliverable text, up to the first stop string."""
 
-    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str]) -> None:
-        self._detokenizer = Detokenizer(tokenizer)
-        self._stops = StopStrings(stops) if stops else None
+    def __init__(self, tokenizer: Tokenizer, admitted: Admitted) -> None:
+        self._detokenizer = Detokenizer(tokenizer, with_special=admitted.with_special)
+        self._stops = StopStrings(admitted.stops) if admitted.stops else None
+        self._keeps_stop = admitted.keeps_stop
+        self._ids: list[int] = []
         self.num_tokens = 0
         """Tokens decoded; when stopped, the one that completed the stop string is the last."""
         self.is_stopped = False
 
     def push(self, token_ids: Sequence[int]) -> str:
         if self._stops is None:
-            self.num_tokens += len(token_ids)
+            self._note(token_ids)
             return self._detokenizer.push(token_ids)
         text = ""
         # One by one: how many tokens a step delivers must not change where the answer ends.
         for token_id in token_ids:
-            self.num_tokens += 1
-            text += self._up_to_stop(self._detokenizer.push([token_id]))
+            self._note((token_id,))
+            text += self._up_to_stop(self._detokenizer.push((token_id,)))
             if self.is_stopped:
                 break
         return text
@@ -94,18 +117,30 @@ class _Decoder:
             text += self._stops.flush()
         return text
 
+    def take_ids(self) -> list[int]:
+        """The ids since the last call."""
+        ids, self._ids = self._ids, []
+        return ids
+
+    def _note(self, token_ids: Sequence[int]) -> None:
+        self._ids.extend(token_ids)
+        self.num_tokens += len(token_ids)
+
     def _up_to_stop(self, text: str) -> str:
         if self._stops is None:
             return text
         text, matched = self._stops.push(text)
         self.is_stopped = matched is not None
-        return text
+        return text + matched if matched is not None and self._keeps_stop else text
 
 
 class Tally:
-    """Token counts over the choices of a response."""
+    """Token counts over the choices of a response, and where a stream reports them."""
 
-    def __init__(self, prompts: Sequence[Admitted]) -> None:
+    def __init__(self, prompts: Sequence[Admitted], options: StreamOptions | None = None) -> None:
+        self.has_last_chunk = options is not None and bool(options.include_usage)
+        """Whether a stream ends with a chunk of usage alone."""
+        self._is_continuous = options is not None and bool(options.continuous_usage_stats)
         self._prompt_tokens = sum(len(p.prompt_token_ids) for p in prompts)
         self._sampled_tokens: dict[int, int] = {}
         self._cached_tokens: dict[int, int] = {}
@@ -117,9 +152,15 @@ class Tally:
             place += prompt.num_choices
 
     def add(self, piece: Piece) -> None:
-        self._sampled_tokens[piece.choice] = piece.num_sampled_tokens
-        if piece.choice in self._firsts:
-            self._cached_tokens[piece.choice] = piece.num_cached_tokens
+        self._sampled_tokens[piece.index] = piece.num_sampled_tokens
+        if piece.index in self._firsts:
+            self._cached_tokens[piece.index] = piece.num_cached_tokens
+
+    def in_chunk(self) -> Usage | UnsetType | None:
+        """The usage field of a chunk before the last."""
+        if not self.has_last_chunk:
+            return UNSET
+        return self.usage() if self._is_continuous else None
 
     def usage(self) -> Usage:
         return make_usage(
@@ -138,11 +179,11 @@ def _finish(svc: Services, delta: wire.Delta) -> FinishReason | None:
 
 
 async def generate(svc: Services, prompts: Sequence[Admitted]) -> AsyncGenerator[Piece, None]:
-    """All choices of all prompts as they come; `choice` counts prompt by prompt."""
+    """All choices of all prompts as they come; indices count prompt by prompt."""
+    choices = [(admitted, i) for admitted in prompts for i in range(admitted.num_choices)]
     streams = [
-        generate_choice(svc, admitted, choice)
-        for admitted in prompts
-        for choice in range(admitted.num_choices)
+        generate_choice(svc, admitted, choice, index=index)
+        for index, (admitted, choice) in enumerate(choices)
     ]
     pieces = streams[0] if len(streams) == 1 else _merge(streams)
     async with aclosing(pieces):
@@ -156,25 +197,17 @@ async def _merge(
     """Interleave; the first failure ends all."""
     arrived: asyncio.Queue[Piece | BaseException | None] = asyncio.Queue()
 
-    async def pump(index: int, stream: AsyncGenerator[Piece, None]) -> None:
+    async def pump(stream: AsyncGenerator[Piece, None]) -> None:
         try:
             async with aclosing(stream):
                 async for piece in stream:
-                    arrived.put_nowait(
-                        Piece(
-                            index,
-                            piece.text,
-                            piece.finish_reason,
-                            piece.num_sampled_tokens,
-                            piece.num_cached_tokens,
-                        )
-                    )
+                    arrived.put_nowait(piece)
         except Exception as error:
             arrived.put_nowait(error)
         else:
             arrived.put_nowait(None)
 
-    tasks = [asyncio.create_task(pump(i, stream)) for i, stream in enumerate(streams)]
+    tasks = [asyncio.create_task(pump(stream)) for stream in streams]
     try:
         num_open = len(tasks)
         while num_open:

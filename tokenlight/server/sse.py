@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -22,8 +22,30 @@ _log = get_log("server")
 _encode = msgspec.json.Encoder().encode
 
 DONE = b"data: [DONE]\n\n"
-_KEEP_ALIVE = b": keep-alive\n\n"
-KEEP_ALIVE_S = 10.0
+KEEP_ALIVE_S = 5.0
+"""Clients are promised a byte each 10 s; a busy event loop may be late."""
+
+
+class Voice(Protocol):
+    """What a protocol says when it has no answer to give."""
+
+    def keep_alive(self) -> bytes:
+        """Something that changes nothing: it is still there."""
+        ...
+
+    def failure(self, error: TokenLightError) -> bytes:
+        """The answer ends here, and why."""
+        ...
+
+
+class OpenAiVoice:
+    """Of chat completions and completions."""
+
+    def keep_alive(self) -> bytes:
+        return b": keep-alive\n\n"
+
+    def failure(self, error: TokenLightError) -> bytes:
+        return sse_event(error_body(error)) + DONE
 
 
 class ClientGone(Exception):
@@ -76,9 +98,11 @@ class EventStream:
         *,
         headers: Mapping[str, str],
         on_error: Callable[[str], None],
+        voice: Voice | None = None,
         keep_alive_s: float = KEEP_ALIVE_S,
     ) -> None:
         """Stream `events`; `on_error` gets the code of an error too late for a status."""
+        self._voice = voice or OpenAiVoice()
         self._events = events
         self._headers = headers
         self._on_error = on_error
@@ -89,7 +113,7 @@ class EventStream:
         await until_disconnect(receive, self._run(channel))
 
     async def _run(self, channel: _Channel) -> None:
-        beat = asyncio.create_task(channel.beat(self._keep_alive_s))
+        beat = asyncio.create_task(channel.beat(self._keep_alive_s, self._voice))
         try:
             async with aclosing(self._events):
                 async for chunk in self._events:
@@ -109,7 +133,7 @@ class EventStream:
 
     async def _fail(self, channel: _Channel, error: TokenLightError) -> None:
         self._on_error(error.code)
-        await channel.write(sse_event(error_body(error)) + DONE)
+        await channel.write(self._voice.failure(error))
 
 
 FAULT = "the server failed while answering; see its log, the request may be sent again"
@@ -132,14 +156,14 @@ class _Channel:
                 await self._start()
             await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
-    async def beat(self, period_s: float) -> None:
-        """Send a comment whenever nothing has been written for `period_s`."""
+    async def beat(self, period_s: float, voice: Voice) -> None:
+        """Say that we are there whenever nothing has been written for `period_s`."""
         while True:
             idle_s = now_s() - self._written_s
             if idle_s < period_s:
                 await asyncio.sleep(period_s - idle_s)
             else:
-                await self.write(_KEEP_ALIVE)
+                await self.write(voice.keep_alive())
 
     async def end(self) -> None:
         async with self._turn:
