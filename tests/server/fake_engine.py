@@ -27,7 +27,7 @@ class ByteTokenizer:
     ) -> list[int]:
         return list(text.encode())
 
-    def decode(self, token_ids: Sequence[int]) -> str:
+    def decode(self, token_ids: Sequence[int], *, with_special: bool = False) -> str:
         return bytes(i for i in token_ids if i < EOS).decode(errors="replace")
 
     def is_special(self, token_id: int) -> bool:

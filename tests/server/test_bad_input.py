@@ -65,6 +65,7 @@ INPUTS = {
     "max_completion_tokens below 1": chat(max_completion_tokens=-1),
     "a seed of 70 bits": chat(seed=1 << 70),
     "an empty stop string": chat(stop=""),
+    "a stop token that the model lacks": chat(stop_token_ids=[70_000]),
     "65 stop strings": chat(stop=["x"] * 65),
     "stream_options without stream": chat(stream_options={"include_usage": True}),
     "tools": chat(tools=[{"type": "function", "function": {"name": "f"}}]),

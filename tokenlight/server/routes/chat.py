@@ -10,7 +10,7 @@ from contextlib import aclosing
 from functools import partial
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -19,7 +19,7 @@ from tokenlight.base.clock import unix_s
 from tokenlight.base.errors import UnsupportedParameter
 from tokenlight.server.admission import INLINE_CHARS, Admitted, admit, limit_headers
 from tokenlight.server.body import decode_body, read_body
-from tokenlight.server.generation import FinishReason, Tally, generate
+from tokenlight.server.generation import FinishReason, Piece, Tally, generate
 from tokenlight.server.schemas.chat import (
     AssistantMessage,
     ChatChoice,
@@ -31,6 +31,7 @@ from tokenlight.server.schemas.chat import (
     Message,
 )
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
+from tokenlight.server.schemas.parameters import StreamOptions
 from tokenlight.server.schemas.unsupported import CHAT
 from tokenlight.server.services import Services, services
 from tokenlight.server.sse import DONE, EventStream, sse_event, until_disconnect
@@ -52,9 +53,8 @@ async def create_chat_completion(request: Request) -> Response | ASGIApp:
     )
     headers = limit_headers([admitted])
     if body.stream:
-        return EventStream(
-            _events(svc, admitted, body), headers=headers, on_error=svc.metrics.count_error
-        )
+        events = _events(svc, admitted, body.stream_options)
+        return EventStream(events, headers=headers, on_error=svc.metrics.count_error)
     answer = await until_disconnect(request.receive, _collect(svc, admitted))
     return json_response(answer, headers=headers)
 
@@ -89,52 +89,96 @@ def _refuse_tools(where: str, message: Message) -> None:
 
 async def _collect(svc: Services, admitted: Admitted) -> ChatCompletion:
     texts = [""] * admitted.num_choices
+    token_ids: list[list[int]] = [[] for _ in texts]
     reasons: list[FinishReason] = ["stop"] * admitted.num_choices
     tally = Tally([admitted])
     async with aclosing(generate(svc, [admitted])) as pieces:
         async for piece in pieces:
             tally.add(piece)
-            texts[piece.choice] += piece.text
-            reasons[piece.choice] = piece.finish_reason or "stop"
+            texts[piece.index] += piece.text
+            token_ids[piece.index] += piece.token_ids
+            reasons[piece.index] = piece.finish_reason or "stop"
     return ChatCompletion(
         id=admitted.request_id,
         created=unix_s(),
         model=svc.model_name,
         choices=[
-            ChatChoice(index=i, message=AssistantMessage(content=text), finish_reason=reason)
-            for i, (text, reason) in enumerate(zip(texts, reasons, strict=True))
+            ChatChoice(
+                index=i,
+                message=AssistantMessage(content=text),
+                finish_reason=reasons[i],
+                token_ids=token_ids[i] if admitted.returns_ids else UNSET,
+            )
+            for i, text in enumerate(texts)
         ],
         usage=tally.usage(),
+        prompt_token_ids=list(admitted.prompt_token_ids) if admitted.returns_ids else UNSET,
     )
 
 
 async def _events(
-    svc: Services, admitted: Admitted, body: ChatRequest
+    svc: Services, admitted: Admitted, options: StreamOptions | None
 ) -> AsyncGenerator[bytes, None]:
-    has_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
-    make_chunk = partial(ChatChunk, id=admitted.request_id, created=unix_s(), model=svc.model_name)
-
-    def chunk(index: int, delta: ChatDelta, finish_reason: FinishReason | None = None) -> bytes:
-        choice = ChatChunkChoice(index=index, delta=delta, finish_reason=finish_reason)
-        return sse_event(make_chunk(choices=[choice], usage=None if has_usage else UNSET))
-
-    opened: set[int] = set()
-    tally = Tally([admitted])
+    tally = Tally([admitted], options)
+    chunks = _Chunks(svc, admitted, tally)
     async with aclosing(generate(svc, [admitted])) as pieces:
         async for piece in pieces:
             tally.add(piece)
-            events = b""
-            if piece.choice not in opened:
-                opened.add(piece.choice)
-                events += chunk(piece.choice, ChatDelta(role="assistant", content=""))
-            if piece.text:
-                events += chunk(piece.choice, ChatDelta(content=piece.text))
-            if piece.finish_reason is not None:
-                events += chunk(piece.choice, ChatDelta(), piece.finish_reason)
-            yield events
-    if has_usage:
-        yield sse_event(make_chunk(choices=[], usage=tally.usage()))
+            yield chunks.encode(piece)
+    if tally.has_last_chunk:
+        yield sse_event(chunks.make(choices=[], usage=tally.usage()))
     yield DONE
+
+
+class _Chunks:
+    """Pieces to events: a choice opens with its role, and closes with its finish reason."""
+
+    def __init__(self, svc: Services, admitted: Admitted, tally: Tally) -> None:
+        self.make = partial(
+            ChatChunk, id=admitted.request_id, created=unix_s(), model=svc.model_name
+        )
+        self._admitted = admitted
+        self._tally = tally
+        self._opened: set[int] = set()
+
+    def encode(self, piece: Piece) -> bytes:
+        events = b""
+        if piece.index not in self._opened:
+            events += self._open(piece.index)
+        ids: list[int] | UnsetType = piece.token_ids if self._admitted.returns_ids else UNSET
+        if piece.text:
+            events += self._chunk(
+                ChatChunkChoice(
+                    index=piece.index, delta=ChatDelta(content=piece.text), token_ids=ids
+                )
+            )
+        if piece.finish_reason is not None:
+            events += self._chunk(
+                ChatChunkChoice(
+                    index=piece.index,
+                    delta=ChatDelta(),
+                    finish_reason=piece.finish_reason,
+                    token_ids=UNSET if piece.text else ids,
+                )
+            )
+        return events
+
+    def _open(self, index: int) -> bytes:
+        is_first = not self._opened
+        self._opened.add(index)
+        shows_prompt = is_first and self._admitted.returns_ids
+        return sse_event(
+            self.make(
+                choices=[
+                    ChatChunkChoice(index=index, delta=ChatDelta(role="assistant", content=""))
+                ],
+                usage=self._tally.in_chunk(),
+                prompt_token_ids=list(self._admitted.prompt_token_ids) if shows_prompt else UNSET,
+            )
+        )
+
+    def _chunk(self, choice: ChatChunkChoice) -> bytes:
+        return sse_event(self.make(choices=[choice], usage=self._tally.in_chunk()))
 
 
 ENDPOINTS = [

@@ -27,6 +27,7 @@ from tokenlight.server.schemas.completion import (
     CompletionRequest,
 )
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
+from tokenlight.server.schemas.parameters import StreamOptions
 from tokenlight.server.schemas.unsupported import COMPLETION
 from tokenlight.server.services import Services, services
 from tokenlight.server.sse import DONE, EventStream, sse_event, until_disconnect
@@ -52,10 +53,11 @@ async def create_completion(request: Request) -> Response | ASGIApp:
     ]
     svc.check_num_choices(sum(p.num_choices for p in prompts))
     headers = limit_headers(prompts)
+    echoes = _echoes(svc, body, prompts)
     if body.stream:
-        events = _events(svc, response_id, prompts, body)
+        events = _events(svc, response_id, prompts, echoes, body.stream_options)
         return EventStream(events, headers=headers, on_error=svc.metrics.count_error)
-    answer = await until_disconnect(request.receive, _collect(svc, response_id, prompts))
+    answer = await until_disconnect(request.receive, _collect(svc, response_id, prompts, echoes))
     return json_response(answer, headers=headers)
 
 
@@ -101,42 +103,76 @@ def _checked_ids(token_ids: list[int], vocab_size: int) -> list[int]:
     return token_ids
 
 
-async def _collect(svc: Services, response_id: str, prompts: Sequence[Admitted]) -> Completion:
-    num_choices = sum(p.num_choices for p in prompts)
-    texts = [""] * num_choices
-    reasons: list[FinishReason | None] = [None] * num_choices
+def _echoes(svc: Services, body: CompletionRequest, prompts: Sequence[Admitted]) -> list[str]:
+    """What stands before each choice's text: its prompt, or nothing."""
+    if not body.echo:
+        return [""] * sum(p.num_choices for p in prompts)
+    return [
+        svc.tokenizer.decode(prompt.prompt_token_ids, with_special=prompt.with_special)
+        for prompt in prompts
+        for _ in range(prompt.num_choices)
+    ]
+
+
+async def _collect(
+    svc: Services, response_id: str, prompts: Sequence[Admitted], echoes: Sequence[str]
+) -> Completion:
+    texts = list(echoes)
+    token_ids: list[list[int]] = [[] for _ in texts]
+    reasons: list[FinishReason | None] = [None for _ in texts]
     tally = Tally(prompts)
     async with aclosing(generate(svc, prompts)) as pieces:
         async for piece in pieces:
             tally.add(piece)
-            texts[piece.choice] += piece.text
-            reasons[piece.choice] = piece.finish_reason
+            texts[piece.index] += piece.text
+            token_ids[piece.index] += piece.token_ids
+            reasons[piece.index] = piece.finish_reason
+    owners = [prompt for prompt in prompts for _ in range(prompt.num_choices)]
     return Completion(
         id=response_id,
         created=unix_s(),
         model=svc.model_name,
         choices=[
-            CompletionChoice(index=i, text=text, finish_reason=reason)
-            for i, (text, reason) in enumerate(zip(texts, reasons, strict=True))
+            CompletionChoice(
+                index=i,
+                text=texts[i],
+                finish_reason=reasons[i],
+                token_ids=token_ids[i] if owner.returns_ids else UNSET,
+                prompt_token_ids=list(owner.prompt_token_ids) if owner.returns_ids else UNSET,
+            )
+            for i, owner in enumerate(owners)
         ],
         usage=tally.usage(),
     )
 
 
 async def _events(
-    svc: Services, response_id: str, prompts: Sequence[Admitted], body: CompletionRequest
+    svc: Services,
+    response_id: str,
+    prompts: Sequence[Admitted],
+    echoes: Sequence[str],
+    options: StreamOptions | None,
 ) -> AsyncGenerator[bytes, None]:
-    has_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
     make_chunk = partial(CompletionChunk, id=response_id, created=unix_s(), model=svc.model_name)
-    tally = Tally(prompts)
+    owners = [prompt for prompt in prompts for _ in range(prompt.num_choices)]
+    opened: set[int] = set()
+    tally = Tally(prompts, options)
     async with aclosing(generate(svc, prompts)) as pieces:
         async for piece in pieces:
             tally.add(piece)
+            owner, is_first = owners[piece.index], piece.index not in opened
+            opened.add(piece.index)
             choice = CompletionChoice(
-                index=piece.choice, text=piece.text, finish_reason=piece.finish_reason
+                index=piece.index,
+                text=echoes[piece.index] + piece.text if is_first else piece.text,
+                finish_reason=piece.finish_reason,
+                token_ids=piece.token_ids if owner.returns_ids else UNSET,
+                prompt_token_ids=(
+                    list(owner.prompt_token_ids) if is_first and owner.returns_ids else UNSET
+                ),
             )
-            yield sse_event(make_chunk(choices=[choice], usage=None if has_usage else UNSET))
-    if has_usage:
+            yield sse_event(make_chunk(choices=[choice], usage=tally.in_chunk()))
+    if tally.has_last_chunk:
         yield sse_event(make_chunk(choices=[], usage=tally.usage()))
     yield DONE
 

@@ -50,6 +50,8 @@ class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
     message: AssistantMessage
     logprobs: None = None
     finish_reason: FinishReason
+    token_ids: list[int] | UnsetType = UNSET
+    """Only with return_token_ids."""
 
 
 class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +61,8 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     choices: list[ChatChoice]
     usage: Usage
+    prompt_token_ids: list[int] | UnsetType = UNSET
+    """Only with return_token_ids."""
 
 
 class ChatDelta(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +75,8 @@ class ChatChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
     delta: ChatDelta
     logprobs: None = None
     finish_reason: FinishReason | None = None
+    token_ids: list[int] | UnsetType = UNSET
+    """Only with return_token_ids: those that came since the chunk before."""
 
 
 class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,3 +87,5 @@ class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[ChatChunkChoice]
     usage: Usage | UnsetType | None = UNSET
     """Only with stream_options.include_usage: null until the last chunk."""
+    prompt_token_ids: list[int] | UnsetType = UNSET
+    """Only with return_token_ids, in the first chunk."""

@@ -18,6 +18,8 @@ DEFAULT_MAX_TOKENS = 16
 class CompletionRequest(GenerationFields, frozen=True, kw_only=True):
     prompt: str | list[str | int | list[int]]
     """Text, token ids, or a list of either; n choices per prompt."""
+    echo: bool | None = None
+    """Put the prompt before the answer."""
 
 
 class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +28,10 @@ class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     logprobs: None = None
     finish_reason: FinishReason | None
+    token_ids: list[int] | UnsetType = UNSET
+    """Only with return_token_ids; in a chunk, those that came since the chunk before."""
+    prompt_token_ids: list[int] | UnsetType = UNSET
+    """Only with return_token_ids; in a stream, with the choice's first chunk."""
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):

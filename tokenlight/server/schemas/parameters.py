@@ -13,12 +13,15 @@ MAX_STOP_CHARS = 4096
 _INT64 = 2**63 - 1
 
 Probability = Annotated[float, Meta(ge=0, le=1)]
+TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 StopString = Annotated[str, Meta(min_length=1, max_length=MAX_STOP_CHARS)]
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     include_usage: bool | None = None
     """Send one more chunk at the end, without choices, that carries usage."""
+    continuous_usage_stats: bool | None = None
+    """With include_usage: every chunk carries the usage so far."""
 
 
 class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +45,18 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     """Choices per prompt. Default 1; choice i uses seed + i."""
     stop: StopString | Annotated[list[StopString], Meta(max_length=MAX_STOPS)] | None = None
     """Text that ends the answer; it is not part of it."""
+    include_stop_str_in_output: bool | None = None
+    """Keep the stop text in the answer."""
+    stop_token_ids: Annotated[list[TokenId], Meta(max_length=MAX_STOPS)] | None = None
+    """Tokens that end the answer as the model's own end tokens do; they are not part of it."""
+    ignore_eos: bool | None = None
+    """Go on after the model's own end tokens."""
+    skip_special_tokens: bool | None = None
+    """Leave tokens that steer the model out of the text. Default true."""
+    return_token_ids: bool | None = None
+    """Add `prompt_token_ids` and each choice's `token_ids` to the answer."""
+    priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] | None = None
+    """Lower runs first. Default 0."""
     stream: bool | None = None
     """Answer with server-sent events."""
     stream_options: StreamOptions | None = None

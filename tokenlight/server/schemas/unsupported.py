@@ -56,11 +56,6 @@ LATER: dict[str, Unsupported] = {
     "presence_penalty": Unsupported(advice="leave it out, or send 0"),
     "repetition_penalty": Unsupported(advice="leave it out, or send 1", harmless=(1,)),
     "min_tokens": Unsupported(advice="leave it out"),
-    "stop_token_ids": Unsupported(advice="use stop"),
-    "ignore_eos": Unsupported(advice="leave it out"),
-    "return_token_ids": Unsupported(advice="leave it out"),
-    "include_stop_str_in_output": Unsupported(advice="leave it out"),
-    "skip_special_tokens": Unsupported(advice="leave it out", harmless=(True,)),
 }
 
 CHAT: dict[str, Unsupported] = {
@@ -87,7 +82,6 @@ CHAT: dict[str, Unsupported] = {
 COMPLETION: dict[str, Unsupported] = {
     **COMMON,
     **LATER,
-    "echo": Unsupported(advice="put the prompt before the answer yourself"),
     "suffix": Unsupported(advice="leave it out: this model does not fill in the middle"),
     "prompt_embeds": Unsupported(advice="send text or token ids"),
 }

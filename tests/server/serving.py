@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tokenlight serve` as a process of the test's own: started, watched, ended."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from openai import OpenAI
+
+ROOT = Path(__file__).parents[2]
+
+
+class Serving:
+    """A running `tokenlight serve`."""
+
+    def __init__(self, *argv: str, log: Path) -> None:
+        self._log = log
+        with log.open("wb") as sink:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tokenlight", "serve", *argv, "--port", "0"],
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+            )
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text()
+
+    def wait_ready(self, timeout_s: float = 90) -> str:
+        """The URL, once the banner shows it."""
+        wait_until(
+            lambda: "stop     Ctrl-C" in self.said or self.process.poll() is not None, timeout_s
+        )
+        found = re.search(r"^  url +(http\S+)/v1", self.said, re.MULTILINE)
+        assert found, self.said
+        self.url = found.group(1)
+        return self.url
+
+    def engine_pid(self) -> int:
+        pids = children(self.process.pid)
+        assert len(pids) == 1, f"one engine process is expected, found {pids}"
+        return pids[0]
+
+    def client(self, **options: object) -> OpenAI:
+        settings = {"api_key": "unused", "max_retries": 0, "timeout": 60, **options}
+        return OpenAI(base_url=f"{self.url}/v1", **settings)
+
+    def metric(self, name: str) -> float:
+        text = httpx.get(f"{self.url}/metrics").text
+        found = re.search(rf"^{re.escape(name)}\{{[^}}]*\}} (\S+)$", text, re.MULTILINE)
+        assert found, f"{name} is not in /metrics"
+        return float(found.group(1))
+
+    def end(self, signal_number: int = signal.SIGTERM, timeout_s: float = 30) -> int:
+        """Send a signal, unless it has ended; the exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal_number)
+        return self.process.wait(timeout_s)
+
+
+@contextmanager
+def serving(*argv: str, log: Path) -> Iterator[Serving]:
+    """Serve until the block ends; nothing is left behind, whatever the block did."""
+    made = Serving(*argv, log=log)
+    pids = []
+    try:
+        made.wait_ready()
+        pids = children(made.process.pid)
+        yield made
+    finally:
+        if made.process.poll() is None:
+            made.process.terminate()
+            try:
+                made.process.wait(20)
+            except subprocess.TimeoutExpired:
+                made.process.kill()
+                made.process.wait()
+        for pid in pids:
+            if is_running(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+def children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in ("Z", "X")
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float) -> float:
+    """Seconds until the condition held."""
+    start_s = time.monotonic()
+    while not condition():
+        assert time.monotonic() - start_s < timeout_s, "it did not happen in time"
+        time.sleep(0.02)
+    return time.monotonic() - start_s

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tokenlight serve` for real: its processes, its signals, a model; driven by the OpenAI client."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from openai import APIError
+
+from tests.models.tiny import write_tiny_llama
+from tests.server.serving import ROOT, Serving, is_running, serving, wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+HI = [{"role": "user", "content": "Tell me something about the sea, the sky and the stones."}]
+GREEDY = {"temperature": 0.0}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    return write_tiny_llama(tmp_path_factory.mktemp("tiny") / "tiny.gguf")
+
+
+@pytest.fixture(scope="module")
+def server(model, tmp_path_factory):
+    with serving(str(model), log=tmp_path_factory.mktemp("log") / "serve.log") as made:
+        yield made
+
+
+@pytest.fixture
+def own_server(model, tmp_path):
+    """For a test that ends it."""
+    with serving(str(model), log=tmp_path / "serve.log") as made:
+        yield made
+
+
+def chat(server: Serving, **fields):
+    asked = {"messages": HI, "model": "tiny", "max_tokens": 24, **GREEDY, **fields}
+    return server.client().chat.completions.create(**asked)
+
+
+def test_the_model_is_listed_under_its_own_name(server):
+    listed = server.client().models.list().data[0]
+    assert (listed.id, listed.owned_by, listed.max_model_len) == ("tiny", "tokenlight", 2048)
+
+
+def test_a_stream_says_what_a_whole_answer_says_and_a_repeat_is_cached(server):
+    whole = chat(server)
+    chunks = list(chat(server, stream=True, stream_options={"include_usage": True}))
+    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    assert text == whole.choices[0].message.content
+    assert text
+    assert chunks[-1].usage.prompt_tokens == whole.usage.prompt_tokens
+    cached = chunks[-1].usage.prompt_tokens_details.cached_tokens
+    assert cached >= whole.usage.prompt_tokens - 17
+    assert cached % 16 == 0
+
+
+def test_text_and_its_token_ids_are_the_same_prompt(server):
+    complete = server.client().completions.create
+    byte_ids = [3 + byte_rank(b) for b in b"xqzw"]
+    asked = {"model": "tiny", "max_tokens": 12, **GREEDY}
+    by_ids = complete(prompt=byte_ids, **asked)
+    assert by_ids.usage.prompt_tokens == 4
+    assert complete(prompt="xqzw", **asked).choices[0].text == by_ids.choices[0].text
+
+
+def byte_rank(byte: int) -> int:
+    """Where the tiny tokenizer keeps a byte: after its specials, by value."""
+    return byte
+
+
+def test_choices_with_seeds_repeat_and_differ(server):
+    def texts():
+        answer = chat(server, n=4, seed=11, temperature=1.0)
+        return [c.message.content for c in answer.choices]
+
+    first = texts()
+    assert texts() == first
+    assert len(set(first)) > 1
+
+
+def test_a_stop_string_of_the_models_own_words_stops_it(server):
+    text = chat(server).choices[0].message.content
+    stop = text[5:9]
+    stopped = chat(server, stop=stop)
+    assert stopped.choices[0].message.content == text[: text.index(stop)]
+    assert stopped.choices[0].finish_reason == "stop"
+
+
+def test_max_tokens_is_lowered_to_the_context(server):
+    create = server.client().completions.with_raw_response.create
+    raw = create(model="tiny", prompt="the sea " * 600, max_tokens=5000, **GREEDY)
+    room = 2048 - raw.parse().usage.prompt_tokens
+    assert raw.headers["x-tokenlight-max-tokens"] == str(room)
+
+
+def test_every_block_comes_back_after_disconnects(server):
+    free = server.metric("tokenlight_kv_blocks_free")
+    body = {"messages": HI, "max_tokens": 1500, "stream": True}
+    for _ in range(10):
+        with httpx.stream("POST", f"{server.url}/v1/chat/completions", json=body) as answer:
+            next(answer.iter_lines())
+    wait_until(lambda: server.metric("vllm:num_requests_running") == 0, 5)
+    assert server.metric("tokenlight_kv_blocks_free") == free
+
+
+def test_sigterm_finishes_what_runs_and_exits_with_0(own_server):
+    chunks: list[str] = []
+    reasons: list[str | None] = []
+
+    def listen() -> None:
+        for chunk in chat(own_server, stream=True, max_tokens=300):
+            chunks.append(chunk.choices[0].delta.content or "")
+            reasons.append(chunk.choices[0].finish_reason)
+
+    listener = threading.Thread(target=listen)
+    listener.start()
+    wait_until(lambda: len(chunks) > 3, 30)
+    engine_pid = own_server.engine_pid()
+    assert own_server.end() == 0
+    listener.join()
+    assert reasons[-1] in ("stop", "length")
+    assert not is_running(engine_pid)
+
+
+def test_a_second_signal_ends_at_once_and_leaves_no_orphan(own_server):
+    engine_pid = own_server.engine_pid()
+    body = {"messages": HI, "max_tokens": 1900, "stream": True}
+    with httpx.stream("POST", f"{own_server.url}/v1/chat/completions", json=body) as answer:
+        next(answer.iter_lines())
+        own_server.process.send_signal(signal.SIGINT)
+        wait_until(lambda: "stopping" in own_server.said, 5)
+        start_s = time.monotonic()
+        assert own_server.end(signal.SIGINT) == 130
+        assert time.monotonic() - start_s < 2
+    wait_until(lambda: not is_running(engine_pid), 10)
+
+
+def test_a_killed_engine_is_503_and_a_non_zero_exit(own_server):
+    engine_pid = own_server.engine_pid()
+    stream = iter(chat(own_server, stream=True, max_tokens=1900))
+    next(stream)
+    os.kill(engine_pid, signal.SIGKILL)
+    with pytest.raises(APIError) as failed:
+        list(stream)
+    assert failed.value.code == "engine_dead"
+    answer = httpx.get(f"{own_server.url}/health")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_dead")
+    assert own_server.process.wait(10) == 70
+    assert not is_running(engine_pid)
+
+
+def test_an_engine_does_not_outlive_its_killed_server(own_server):
+    engine_pid = own_server.engine_pid()
+    own_server.process.kill()
+    own_server.process.wait()
+    wait_until(lambda: not is_running(engine_pid), 10)
+
+
+def test_e7_a_stopped_engine_is_503_within_10_seconds_and_may_come_back(own_server):
+    health = f"{own_server.url}/health"
+    engine_pid = own_server.engine_pid()
+    os.kill(engine_pid, signal.SIGSTOP)
+    try:
+        took_s = wait_until(lambda: httpx.get(health).status_code == 503, 15)
+        assert took_s < 10
+        assert httpx.get(health).json()["error"]["code"] == "engine_stalled"
+        refused = httpx.post(f"{own_server.url}/v1/completions", json={"prompt": "hi"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_stalled")
+    finally:
+        os.kill(engine_pid, signal.SIGCONT)
+    wait_until(lambda: httpx.get(health).status_code == 200, 10)
+    assert chat(own_server).choices[0].message.content
+
+
+def test_j2_an_idle_server_uses_no_cpu(own_server):
+    def cpu_s() -> float:
+        total = 0.0
+        for pid in (own_server.process.pid, own_server.engine_pid()):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return total
+
+    time.sleep(1)
+    before_s = cpu_s()
+    time.sleep(5)
+    assert (cpu_s() - before_s) / 5 <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (b"not a model at all" * 100, "GGUF"),
+        (b"", "GGUF"),
+        (None, "no such file"),
+    ],
+)
+def test_what_is_no_model_is_one_line_and_exit_1(tmp_path, content, wanted):
+    path = tmp_path / "broken.gguf"
+    if content is not None:
+        path.write_bytes(content)
+    command = [sys.executable, "-m", "tokenlight", "serve", str(path), "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("tokenlight: ")
+    assert str(path) in last
+
+
+def test_chat_starts_a_server_of_its_own_and_ends_it(model):
+    done = subprocess.run(
+        [sys.executable, "-m", "tokenlight", "chat", str(model), "--temperature", "0"],
+        input="hello\n/exit\n",
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "tiny: /reset forgets" in done.stdout
+    assert "tokens/s" in done.stdout
+
+
+def test_the_default_model_knows_a_capital(default_model_path, tmp_path):
+    with serving(str(default_model_path), log=tmp_path / "serve.log") as server:
+        name = server.client().models.list().data[0].id
+        answer = server.client().completions.create(
+            model=name, prompt="The capital of France is", max_tokens=5, **GREEDY
+        )
+        assert "Paris" in answer.choices[0].text
+        messages = [{"role": "user", "content": "What is the capital of France?"}]
+        told = server.client().chat.completions.create(
+            model=name, messages=messages, max_tokens=16, **GREEDY
+        )
+        assert "Paris" in told.choices[0].message.content
