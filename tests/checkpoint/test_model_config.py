@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A configuration made whole says what transformers makes of the same config.json."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoConfig
+
+from tokenlight.base.errors import CheckpointCorrupt, UnsupportedCheckpoint
+from tokenlight.checkpoint.model_config import complete_config
+
+LLAMA = {
+    "model_type": "llama",
+    "vocab_size": 1000,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 8,
+}
+GEMMA3 = {"model_type": "gemma3_text", "vocab_size": 1000, "num_hidden_layers": 13}
+
+# As files of several years spell it.
+FILES: dict[str, dict[str, Any]] = {
+    "llama, least": LLAMA,
+    "llama 3.1, old spelling": {
+        **LLAMA,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 131072,
+        "rope_theta": 500000.0,
+        "eos_token_id": [128, 129],
+        "rope_scaling": {
+            "rope_type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+        },
+    },
+    "llama, null head_dim": {**LLAMA, "head_dim": None, "rope_scaling": None},
+    "llama, wide heads": {**LLAMA, "head_dim": 16, "attention_bias": True, "mlp_bias": True},
+    "llama, new spelling": {
+        **LLAMA,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 77777.0},
+    },
+    "mistral, window by default": {**LLAMA, "model_type": "mistral"},
+    "mistral, no window": {**LLAMA, "model_type": "mistral", "sliding_window": None},
+    "qwen2": {
+        **LLAMA, "model_type": "qwen2", "use_sliding_window": False, "sliding_window": 32768,
+        "num_key_value_heads": 4, "rope_theta": 1000000.0, "tie_word_embeddings": True,
+    },
+    "qwen2, window above": {
+        **LLAMA, "model_type": "qwen2", "use_sliding_window": True, "sliding_window": 16,
+        "max_window_layers": 2, "num_key_value_heads": 4,
+    },
+    "qwen2.5, yarn by hand": {
+        **LLAMA, "model_type": "qwen2", "max_position_embeddings": 32768, "num_key_value_heads": 8,
+        "rope_scaling": {
+            "type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768,
+        },
+    },
+    "qwen3": {**LLAMA, "model_type": "qwen3", "num_key_value_heads": 2, "head_dim": 128},
+    "gemma3, least": GEMMA3,
+    "gemma3, old spelling": {
+        **GEMMA3, "sliding_window": 512, "sliding_window_pattern": 4, "rope_theta": 1000000.0,
+        "rope_local_base_freq": 12345.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        "query_pre_attn_scalar": 168, "final_logit_softcapping": 30.0,
+    },
+    "gemma3, layer types": {
+        **GEMMA3, "num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"],
+    },
+}  # fmt: skip
+
+SAME = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "num_key_value_heads", "rms_norm_eps", "tie_word_embeddings",
+)  # fmt: skip
+
+
+def theirs_of(raw: dict[str, Any], directory: Path) -> Any:
+    """transformers' reading of a config.json with these contents."""
+    (directory / "config.json").write_text(json.dumps(raw))
+    return AutoConfig.from_pretrained(directory)
+
+
+@pytest.mark.parametrize("raw", FILES.values(), ids=FILES)
+def test_agrees_with_transformers(tmp_path: Path, raw: dict[str, Any]) -> None:
+    ours, theirs = complete_config(raw, Path("config.json")), theirs_of(raw, tmp_path)
+    for key in SAME:
+        if key == "num_key_value_heads" and "num_key_value_heads" not in raw:
+            continue
+        assert ours[key] == getattr(theirs, key), key
+    head_dim = getattr(theirs, "head_dim", None)
+    assert ours["head_dim"] == (head_dim or theirs.hidden_size // theirs.num_attention_heads)
+    for key in ("attention_bias", "mlp_bias"):
+        assert ours[key] == getattr(theirs, key, False)
+    if getattr(theirs, "layer_types", None):
+        assert ours["layer_types"] == theirs.layer_types
+    if "sliding_attention" in ours["layer_types"]:
+        assert ours["sliding_window"] == theirs.sliding_window
+    else:
+        assert ours["sliding_window"] is None
+    assert_same_rope(ours["rope_parameters"], theirs.rope_parameters)
+    scalar = getattr(theirs, "query_pre_attn_scalar", ours["head_dim"])
+    assert ours["query_pre_attn_scalar"] == scalar
+    assert ours["final_logit_softcapping"] == getattr(theirs, "final_logit_softcapping", None)
+
+
+def assert_same_rope(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    for kind, parameters in ours.items():
+        expected = theirs.get(kind, theirs)
+        for name, value in parameters.items():
+            if name != "truncate":
+                assert value == expected[name], (kind, name)
+
+
+CONTEXTS = {
+    "plain": ({}, 4096),
+    "linear": ({"rope_scaling": {"type": "linear", "factor": 2.0}}, 8192),
+    "dynamic": ({"rope_scaling": {"type": "dynamic", "factor": 4.0}}, 16384),
+    "yarn": (
+        {"rope_scaling": {"type": "yarn", "factor": 4, "original_max_position_embeddings": 4096}},
+        16384,
+    ),
+    "yarn, counted in": (
+        {"rope_scaling": {"type": "yarn", "factor": 2, "original_max_position_embeddings": 2048}},
+        4096,
+    ),
+    "llama3": (
+        {
+            "rope_scaling": {
+                "rope_type": "llama3",
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 512,
+            }
+        },
+        4096,
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "tokens"), CONTEXTS.values(), ids=CONTEXTS)
+def test_scaling_counts_into_the_context(changes: dict[str, Any], tokens: int) -> None:
+    raw = {**LLAMA, "max_position_embeddings": 4096, **changes}
+    assert complete_config(raw, Path("c"))["max_position_embeddings"] == tokens
+
+
+def test_token_ids() -> None:
+    raw = {**LLAMA, "bos_token_id": 5, "eos_token_id": [7, 8]}
+    config = complete_config(raw, Path("c"))
+    assert (config["bos_token_id"], config["eos_token_id"]) == (5, [7, 8])
+    config = complete_config(LLAMA, Path("c"))
+    assert (config["bos_token_id"], config["eos_token_id"]) == (None, [])
+
+
+CORRUPT: dict[str, tuple[dict[str, Any], str]] = {
+    "missing": ({"hidden_size": None}, "hidden_size is missing"),
+    "text": ({"vocab_size": "1000"}, "vocab_size is '1000'"),
+    "zero": ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
+    "huge": ({"intermediate_size": 1 << 40}, "intermediate_size is 1099511627776"),
+    "truth": ({"hidden_size": True}, "hidden_size is True"),
+    "odd heads": ({"num_key_value_heads": 3}, "not a multiple of num_key_value_heads 3"),
+    "odd head": ({"head_dim": 7}, "head_dim is 7; it must be even"),
+    "eps": ({"rms_norm_eps": -1.0}, "rms_norm_eps is -1.0"),
+    "eps kind": ({"rms_norm_eps": "small"}, "rms_norm_eps is 'small'"),
+    "flag": ({"attention_bias": 1}, "attention_bias is 1"),
+    "eos": ({"eos_token_id": 1000}, "eos_token_id is 1000; the vocabulary has 1000"),
+    "rope": ({"rope_scaling": {"type": "linear"}}, "factor is None"),
+    "rope kind": ({"rope_scaling": "linear"}, "rope_scaling is 'linear'"),
+    "theta": ({"rope_theta": float("inf")}, "rope_theta is inf"),
+}
+
+
+@pytest.mark.parametrize(("changes", "what"), CORRUPT.values(), ids=CORRUPT)
+def test_a_value_that_cannot_be(changes: dict[str, Any], what: str) -> None:
+    with pytest.raises(CheckpointCorrupt, match=rf"^config\.json: .*{what}"):
+        complete_config({**LLAMA, **changes}, Path("config.json"))
+
+
+UNSUPPORTED: dict[str, tuple[dict[str, Any], str]] = {
+    "type": ({"model_type": "mamba"}, "'mamba' is not supported; supported are llama, mistral"),
+    "no type": ({"model_type": None}, "None is not supported"),
+    "activation": ({"hidden_act": "relu"}, "hidden_act is 'relu'; only 'silu'"),
+    "rope": ({"rope_scaling": {"type": "longrope"}}, "'longrope' is not supported"),
+    "partial": ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
+    "layers": ({"layer_types": ["linear_attention"] * 3}, "layer_types must be 3 times"),
+}
+
+
+@pytest.mark.parametrize(("changes", "what"), UNSUPPORTED.values(), ids=UNSUPPORTED)
+def test_a_value_that_we_do_not_have(changes: dict[str, Any], what: str) -> None:
+    with pytest.raises(UnsupportedCheckpoint, match=rf"^config\.json: .*{what}"):
+        complete_config({**LLAMA, **changes}, Path("config.json"))
