@@ -44,8 +44,6 @@ class Admitted:
     returns_ids: bool
     priority: int
     num_choices: int
-    keeps_special: bool = False
-    """Whether special tokens are text: a parser needs to see them."""
 
     def sampling_of(self, choice: int) -> wire.SamplingParams:
         """Each choice draws its own numbers: choice i uses seed + i."""
@@ -63,7 +61,6 @@ def admit(
     request_id: str,
     max_tokens: int | None,
     param: str,
-    keeps_special: bool = False,
 ) -> Admitted:
     """Check what only the model knows.
 
@@ -74,7 +71,6 @@ def admit(
         request_id: unique among unfinished requests.
         max_tokens: what was asked for; None for all that the context leaves.
         param: the field that the prompt came in, for messages.
-        keeps_special: whether a parser reads the answer.
 
     Raises:
         InvalidRequest: the prompt is empty.
@@ -107,7 +103,6 @@ def admit(
         returns_ids=bool(fields.return_token_ids),
         priority=fields.priority or 0,
         num_choices=fields.n or 1,
-        keeps_special=keeps_special,
     )
 
 

@@ -38,12 +38,14 @@ class Piece:
     num_sampled_tokens: int
     """So far, the token that ended the choice included."""
     num_cached_tokens: int
+    matched_stop: str | None = None
+    """The stop string that ended the choice, if one did."""
 
 
 async def generate_choice(
     svc: Services, admitted: Admitted, choice: int, *, index: int
 ) -> AsyncGenerator[Piece, None]:
-    """One answer. The last piece, and only that, has a finish reason.
+    """One answer. The last piece, and only that, has a finish reason; the first comes at once.
 
     Args:
         svc: who does it.
@@ -52,6 +54,7 @@ async def generate_choice(
         index: the choice's place in the response.
     """
     decoder = _Decoder(svc.tokenizer, admitted)
+    is_first = True
     timing = svc.metrics.start_choice(num_prompt_tokens=len(admitted.prompt_token_ids))
     deltas = svc.engine.generate(
         admitted.prompt_token_ids,
@@ -73,7 +76,8 @@ async def generate_choice(
                     finish = "stop"
                     num_sampled_tokens = decoder.num_tokens
                 timing.observe(num_sampled_tokens, finish)
-                if text or finish is not None:
+                if text or is_first or finish is not None:
+                    is_first = False
                     yield Piece(
                         index,
                         text,
@@ -81,6 +85,7 @@ async def generate_choice(
                         finish,
                         num_sampled_tokens,
                         delta.num_cached_tokens,
+                        decoder.matched_stop,
                     )
                 if finish is not None:
                     return
@@ -96,7 +101,11 @@ class _Decoder:
         self._ids: list[int] = []
         self.num_tokens = 0
         """Tokens decoded; when stopped, the one that completed the stop string is the last."""
-        self.is_stopped = False
+        self.matched_stop: str | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.matched_stop is not None
 
     def push(self, token_ids: Sequence[int]) -> str:
         if self._stops is None:
@@ -130,7 +139,7 @@ class _Decoder:
         if self._stops is None:
             return text
         text, matched = self._stops.push(text)
-        self.is_stopped = matched is not None
+        self.matched_stop = matched
         return text + matched if matched is not None and self._keeps_stop else text
 
 
