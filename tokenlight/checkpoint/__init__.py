@@ -4,13 +4,15 @@
 from tokenlight.checkpoint.checkpoint import Checkpoint, TensorEntry, TokenizerSource
 from tokenlight.checkpoint.default_model import (
     DEFAULT_MODEL,
-    FetchProgress,
     fetch_default_model,
     find_default_model,
 )
 from tokenlight.checkpoint.formats import STORED_FORMATS, StoredFormat
 from tokenlight.checkpoint.gguf_metadata import Metadata
+from tokenlight.checkpoint.hub import fetch_hub_model, is_hub_id
+from tokenlight.checkpoint.locate import locate_model
 from tokenlight.checkpoint.open import open_checkpoint
+from tokenlight.checkpoint.progress import FetchProgress, Progress
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -18,10 +20,14 @@ __all__ = [
     "Checkpoint",
     "FetchProgress",
     "Metadata",
+    "Progress",
     "StoredFormat",
     "TensorEntry",
     "TokenizerSource",
     "fetch_default_model",
+    "fetch_hub_model",
     "find_default_model",
+    "is_hub_id",
+    "locate_model",
     "open_checkpoint",
 ]

