@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads calls written as code: `name(key=value)` and its kin; literals become JSON as they come."""
+
+import re
+
+from tokenlight.text.parsing.format import LiteralCall
+from tokenlight.text.parsing.json_call import escape
+from tokenlight.text.parsing.literal import LiteralReader
+from tokenlight.text.parsing.output import Output
+from tokenlight.text.parsing.source import Malformed, Pull, Source
+
+_NAME = re.compile(r"[\w.:/-]*")
+_KEY = re.compile(r"\w*")
+_NAME_CHARS = 256
+
+
+def read_literal_call(src: Source, out: Output, form: LiteralCall) -> Pull[None]:
+    """Consume one call, from its name on."""
+    opener, closer = form.brackets
+    name = yield from src.run(_NAME, _NAME_CHARS)
+    yield from src.space()
+    if not name or (yield from src.need()) != opener:
+        raise Malformed("not_a_call")
+    src.take(src.at + 1)
+    out.start_call(name)
+    out.arguments("{")
+    literals = LiteralReader(src, out.arguments, form.quotes, is_python=form.is_python)
+    properties = iter(out.schema(name).get("properties", ()))
+    is_first = True
+    while True:
+        yield from src.space()
+        char = yield from src.need()
+        if char == closer:
+            src.take(src.at + 1)
+            break
+        if char == "," and not is_first:
+            src.take(src.at + 1)
+            continue
+        if not is_first:
+            out.arguments(", ")
+        is_first = False
+        if not form.is_python:
+            yield from literals.key()
+            yield from literals.value()
+            continue
+        word = yield from src.run(_KEY, _NAME_CHARS)
+        yield from src.space()
+        is_keyword = bool(word) and (yield from src.need()) == "="
+        if is_keyword:
+            src.take(src.at + 1)
+        key = word if is_keyword else next(properties, None)
+        if key is None:
+            raise Malformed("invalid_arguments")
+        out.arguments(f'"{escape(key)}": ')
+        if is_keyword or not word:
+            yield from literals.value()
+        else:
+            yield from literals.word(word)
+    out.arguments("}")
+    out.end_arguments()
+    out.end_call()
