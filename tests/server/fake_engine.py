@@ -40,6 +40,8 @@ class ByteTokenizer:
 class PlainTemplate:
     """`role: text` lines, then `assistant:`."""
 
+    source = None
+
     def render(
         self,
         messages: list[dict[str, str]],
@@ -71,6 +73,8 @@ class Seen:
     stop_token_ids: tuple[int, ...]
     priority: int
     was_aborted: bool = False
+    is_cut: bool = False
+    """Someone else asked for its end."""
 
 
 @dataclass
@@ -183,6 +187,9 @@ class FakeEngine:
                 )
             if place == self.error_after:
                 raise EngineError("this request produced NaN")
+            if seen.is_cut:
+                yield wire.Delta(seen.request_id, [], 0, "abort", start)
+                return
             new = ids[start : start + self.tokens_per_delta]
             sampled = start + len(new)
             self.num_sampled_tokens += len(new)
@@ -206,6 +213,9 @@ class FakeEngine:
                 pass
         else:
             await asyncio.sleep(0)
+
+    def abort(self, request_id: str) -> None:
+        next(s for s in self.seen if s.request_id == request_id).is_cut = True
 
     def health(self) -> Health:
         return self.bad_health or Health()

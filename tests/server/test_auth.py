@@ -64,7 +64,7 @@ def test_the_openai_client_gets_its_own_error_class(plain_server):
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda e: e.path)
 def test_only_what_says_so_is_open(plain_server, endpoint):
-    path = endpoint.path.replace("{model_id}", MODEL)
+    path = endpoint.path.replace("{model_id:path}", MODEL)
     answer = httpx.request(endpoint.method, plain_server.url + path)
     assert (answer.status_code == 401) == (not endpoint.is_open)
 
@@ -72,6 +72,8 @@ def test_only_what_says_so_is_open(plain_server, endpoint):
 def test_open_endpoints_tell_no_secrets():
     assert {e.path for e in ENDPOINTS if e.is_open} == {
         "/health",
+        "/ready",
+        "/version",
         "/metrics",
         "/openapi.json",
         "/docs",
@@ -85,6 +87,46 @@ def test_a_refused_request_is_refused_before_its_body_is_read(plain_server):
     )
     assert connection.recv(65536).startswith(b"HTTP/1.1 401")
     connection.close()
+
+
+@pytest.fixture(scope="module")
+def admin_server():
+    with running(api_key="user", admin_api_key="admin") as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "status"),
+    [
+        ("/abort_requests", "admin", 200),
+        ("/abort_requests", "user", 401),
+        ("/abort_requests", None, 401),
+        ("/tokenize", "admin", 200),
+        ("/tokenize", "user", 200),
+        ("/tokenize", "other", 401),
+    ],
+)
+def test_the_admin_key_opens_everything_and_the_users_key_not_admin_endpoints(
+    admin_server, path, key, status
+):
+    headers = {} if key is None else {"x-api-key": key}
+    body = {"request_ids": [], "prompt": "x"}
+    assert httpx.post(admin_server.url + path, json=body, headers=headers).status_code == status
+
+
+def test_without_an_admin_key_admin_endpoints_are_closed_and_the_rest_is_open():
+    with running() as server:
+        answer = httpx.post(f"{server.url}/abort_requests", json={"request_ids": []})
+        assert answer.status_code == 401
+        assert "--admin-api-key" in answer.json()["error"]["message"]
+        assert httpx.get(f"{server.url}/v1/models").status_code == 200
+
+
+def test_an_admin_key_alone_asks_users_for_nothing():
+    with running(admin_api_key="admin") as server:
+        assert httpx.get(f"{server.url}/v1/models").status_code == 200
+        body = {"request_ids": []}
+        assert httpx.post(f"{server.url}/abort_requests", json=body).status_code == 401
 
 
 def test_keys_are_compared_in_constant_time(monkeypatch):

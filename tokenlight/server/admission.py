@@ -30,6 +30,8 @@ class Admitted:
     """A validated request: one prompt, `num_choices` answers."""
 
     request_id: str
+    names: tuple[str, ...]
+    """What clients call the request: the answer's id, the x-request-id."""
     prompt_token_ids: Sequence[int]
     sampling: wire.SamplingParams
     max_new_tokens: int
@@ -61,6 +63,7 @@ def admit(
     request_id: str,
     max_tokens: int | None,
     param: str,
+    names: Sequence[str] = (),
 ) -> Admitted:
     """Check what only the model knows.
 
@@ -71,6 +74,7 @@ def admit(
         request_id: unique among unfinished requests.
         max_tokens: what was asked for; None for all that the context leaves.
         param: the field that the prompt came in, for messages.
+        names: what clients call the request.
 
     Raises:
         InvalidRequest: the prompt is empty.
@@ -92,6 +96,7 @@ def admit(
     asked_tokens = room_tokens if max_tokens is None else max_tokens
     return Admitted(
         request_id=request_id,
+        names=tuple(names),
         prompt_token_ids=prompt_token_ids,
         sampling=_sampling(fields),
         max_new_tokens=min(asked_tokens, room_tokens),

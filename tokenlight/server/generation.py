@@ -56,15 +56,16 @@ async def generate_choice(
     decoder = _Decoder(svc.tokenizer, admitted)
     is_first = True
     timing = svc.metrics.start_choice(num_prompt_tokens=len(admitted.prompt_token_ids))
+    engine_id = f"{admitted.request_id}-{choice}"
     deltas = svc.engine.generate(
         admitted.prompt_token_ids,
         admitted.sampling_of(choice),
-        request_id=f"{admitted.request_id}-{choice}",
+        request_id=engine_id,
         max_new_tokens=admitted.max_new_tokens,
         stop_token_ids=admitted.stop_token_ids,
         priority=admitted.priority,
     )
-    with timing:
+    with timing, svc.running.hold(admitted.names, engine_id):
         async with aclosing(deltas):
             async for delta in deltas:
                 text = decoder.push(delta.token_ids)

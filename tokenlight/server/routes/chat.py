@@ -3,23 +3,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 
-import msgspec
 from msgspec import UNSET, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from tokenlight.base.clock import unix_s
-from tokenlight.base.errors import UnsupportedParameter
-from tokenlight.server.admission import INLINE_CHARS, Admitted, admit, limit_headers
+from tokenlight.server.admission import Admitted, admit, limit_headers
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.generation import FinishReason, Piece, Tally, generate
+from tokenlight.server.prompts import messages_token_ids
 from tokenlight.server.schemas.chat import (
     AssistantMessage,
     ChatChoice,
@@ -28,14 +26,12 @@ from tokenlight.server.schemas.chat import (
     ChatCompletion,
     ChatDelta,
     ChatRequest,
-    Message,
 )
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.schemas.parameters import StreamOptions
 from tokenlight.server.schemas.unsupported import CHAT
-from tokenlight.server.services import Services, services
+from tokenlight.server.services import Services, request_id, services
 from tokenlight.server.sse import DONE, EventStream, sse_event, until_disconnect
-from tokenlight.text.chat import chat_token_ids
 
 
 async def create_chat_completion(request: Request) -> Response | ASGIApp:
@@ -43,11 +39,18 @@ async def create_chat_completion(request: Request) -> Response | ASGIApp:
     svc.lifecycle.check_open()
     body = decode_body(await read_body(request, svc.config.max_body_bytes), ChatRequest, CHAT)
     svc.check_model(body.model)
+    response_id = f"chatcmpl-{secrets.token_hex(12)}"
     admitted = admit(
         svc,
         body,
-        await _prompt_token_ids(svc, body),
-        request_id=f"chatcmpl-{secrets.token_hex(12)}",
+        await messages_token_ids(
+            svc,
+            body.messages,
+            add_generation_prompt=body.add_generation_prompt,
+            variables=body.chat_template_kwargs,
+        ),
+        request_id=response_id,
+        names=(response_id, request_id(request)),
         max_tokens=body.max_completion_tokens or body.max_tokens,
         param="messages",
     )
@@ -57,34 +60,6 @@ async def create_chat_completion(request: Request) -> Response | ASGIApp:
         return EventStream(events, headers=headers, on_error=svc.metrics.count_error)
     answer = await until_disconnect(request.receive, _collect(svc, admitted))
     return json_response(answer, headers=headers)
-
-
-async def _prompt_token_ids(svc: Services, body: ChatRequest) -> list[int]:
-    for index, message in enumerate(body.messages):
-        _refuse_tools(f"messages[{index}]", message)
-    messages = msgspec.to_builtins(body.messages)
-    tokenise = partial(
-        chat_token_ids,
-        svc.tokenizer,
-        svc.chat_template,
-        messages,
-        add_generation_prompt=body.add_generation_prompt is not False,
-        variables=body.chat_template_kwargs,
-    )
-    if sum(len(str(m["content"])) for m in messages) <= INLINE_CHARS:
-        return tokenise()
-    return await asyncio.to_thread(tokenise)
-
-
-def _refuse_tools(where: str, message: Message) -> None:
-    if message.role in ("tool", "function"):
-        raise UnsupportedParameter(
-            f"{where}.role", advice=f"leave {message.role!r} out: this server calls no tools"
-        )
-    if message.tool_calls:
-        raise UnsupportedParameter(
-            f"{where}.tool_calls", advice="leave it out: this server calls no tools"
-        )
 
 
 async def _collect(svc: Services, admitted: Admitted) -> ChatCompletion:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -16,9 +15,10 @@ from starlette.types import ASGIApp
 
 from tokenlight.base.clock import unix_s
 from tokenlight.base.errors import InvalidRequest
-from tokenlight.server.admission import INLINE_CHARS, Admitted, admit, limit_headers
+from tokenlight.server.admission import Admitted, admit, limit_headers
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.generation import FinishReason, Tally, generate
+from tokenlight.server.prompts import checked_ids, text_token_ids
 from tokenlight.server.schemas.completion import (
     DEFAULT_MAX_TOKENS,
     Completion,
@@ -29,7 +29,7 @@ from tokenlight.server.schemas.completion import (
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.schemas.parameters import StreamOptions
 from tokenlight.server.schemas.unsupported import COMPLETION
-from tokenlight.server.services import Services, services
+from tokenlight.server.services import Services, request_id, services
 from tokenlight.server.sse import DONE, EventStream, sse_event, until_disconnect
 
 
@@ -46,6 +46,7 @@ async def create_completion(request: Request) -> Response | ASGIApp:
             body,
             token_ids,
             request_id=f"{response_id}-{i}",
+            names=(response_id, request_id(request)),
             max_tokens=body.max_tokens or DEFAULT_MAX_TOKENS,
             param="prompt",
         )
@@ -77,30 +78,13 @@ async def _prompts_token_ids(svc: Services, body: CompletionRequest) -> list[lis
                 param=f"prompt[{i}]",
             )
         prompts.append(
-            await _encode(svc, prompt)
+            await text_token_ids(svc, prompt)
             if isinstance(prompt, str)
-            else _checked_ids(prompt, svc.engine.facts.vocab_size)
+            else checked_ids(svc, prompt, "prompt")
         )
     if not prompts:
         raise InvalidRequest("'prompt' is an empty list: send at least 1 prompt", param="prompt")
     return prompts
-
-
-async def _encode(svc: Services, text: str) -> list[int]:
-    if len(text) <= INLINE_CHARS:
-        return svc.tokenizer.encode(text)
-    return await asyncio.to_thread(svc.tokenizer.encode, text)
-
-
-def _checked_ids(token_ids: list[int], vocab_size: int) -> list[int]:
-    for token_id in token_ids:
-        if not 0 <= token_id < vocab_size:
-            raise InvalidRequest(
-                f"'prompt' has the token id {token_id}, this model has 0 to {vocab_size - 1}; "
-                f"tokenise with this model's tokenizer",
-                param="prompt",
-            )
-    return token_ids
 
 
 def _echoes(svc: Services, body: CompletionRequest, prompts: Sequence[Admitted]) -> list[str]:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from tokenlight.base.errors import EngineDead, EngineError, EngineStalled
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
-from tokenlight.server.services import services
+from tokenlight.server.services import Services, services
 
 
 class Healthy(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,12 +19,16 @@ class Healthy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def get_health(request: Request) -> Response:
-    svc = services(request)
+    check_health(services(request))
+    return json_response(Healthy())
+
+
+def check_health(svc: Services) -> None:
+    """Raises ServerStopping, EngineDead or EngineStalled when a new request would not be served."""
     svc.lifecycle.check_open()
     health = svc.engine.health()
     if not health.ok:
         raise _FAULTS.get(health.code, EngineDead)(health.reason)
-    return json_response(Healthy())
 
 
 _FAULTS: dict[str, type[EngineError]] = {

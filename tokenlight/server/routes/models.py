@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GET /v1/models."""
+"""GET /v1/models and /v1/models/{model_id}."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ from tokenlight.server.services import Services, services
 
 async def list_models(request: Request) -> Response:
     return json_response(ModelList(data=[_model(services(request))]))
+
+
+async def get_model(request: Request) -> Response:
+    svc = services(request)
+    svc.check_model(request.path_params["model_id"])
+    return json_response(_model(svc))
 
 
 def _model(svc: Services) -> Model:
@@ -31,5 +37,13 @@ ENDPOINTS = [
         handler=list_models,
         summary="The models that are served.",
         response=ModelList,
-    )
+    ),
+    Endpoint(
+        # Names may have slashes: a Hub id is one.
+        path="/v1/models/{model_id:path}",
+        method="GET",
+        handler=get_model,
+        summary="One model.",
+        response=Model,
+    ),
 ]

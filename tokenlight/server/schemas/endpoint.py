@@ -31,6 +31,8 @@ class Endpoint:
     media_type: str = "application/json"
     is_open: bool = False
     """Whether it answers without the API key."""
+    is_admin: bool = False
+    """Whether it wants the admin key."""
 
     def route(self) -> Route:
         return Route(self.path, self.handler, methods=[self.method])

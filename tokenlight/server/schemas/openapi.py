@@ -27,7 +27,8 @@ def openapi_document(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in listed:
         operation = _operation(endpoint, reference_of)
-        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation
+        path = endpoint.path.replace(":path}", "}")
+        paths.setdefault(path, {})[endpoint.method.lower()] = operation
     return {
         "openapi": "3.1.0",
         "info": {"title": "TokenLight", "version": __version__},
@@ -64,6 +65,10 @@ def _operation(endpoint: Endpoint, reference_of: dict[Schema, Any]) -> dict[str,
         },
         "security": [] if endpoint.is_open else [{"bearer": []}, {"x-api-key": []}, {}],
     }
+    if "{" in endpoint.path:
+        name = endpoint.path.partition("{")[2].rstrip("}").removesuffix(":path")
+        place = {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        operation["parameters"] = [place]
     if endpoint.request is not None:
         operation["requestBody"] = {
             "required": True,

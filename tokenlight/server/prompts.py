@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts and messages to prompt token ids.
+
+Long ones are tokenised on a thread: the other streams must not wait for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
+from tokenlight.server.admission import INLINE_CHARS
+from tokenlight.server.schemas.chat import Message
+from tokenlight.server.services import Services
+from tokenlight.text.chat import chat_token_ids
+
+
+async def text_token_ids(svc: Services, text: str, *, add_bos: bool | None = None) -> list[int]:
+    """A text as it stands; special tokens that it names are those tokens."""
+    encode = partial(svc.tokenizer.encode, text, add_bos=add_bos)
+    return encode() if len(text) <= INLINE_CHARS else await asyncio.to_thread(encode)
+
+
+async def messages_token_ids(
+    svc: Services,
+    messages: Sequence[Message],
+    *,
+    add_generation_prompt: bool | None,
+    variables: Mapping[str, Any] | None,
+) -> list[int]:
+    """Messages through the model's chat template.
+
+    Raises:
+        InvalidRequest: the template refuses them.
+        UnsupportedParameter: they have tools in them, or more than text.
+    """
+    for index, message in enumerate(messages):
+        _refuse_tools(f"messages[{index}]", message)
+    plain = msgspec.to_builtins(messages)
+    encode = partial(
+        chat_token_ids,
+        svc.tokenizer,
+        svc.chat_template,
+        plain,
+        add_generation_prompt=add_generation_prompt is not False,
+        variables=variables,
+    )
+    if sum(len(str(m["content"])) for m in plain) <= INLINE_CHARS:
+        return encode()
+    return await asyncio.to_thread(encode)
+
+
+def _refuse_tools(where: str, message: Message) -> None:
+    if message.role in ("tool", "function"):
+        raise UnsupportedParameter(
+            f"{where}.role", advice=f"leave {message.role!r} out: this server calls no tools"
+        )
+    if message.tool_calls:
+        raise UnsupportedParameter(
+            f"{where}.tool_calls", advice="leave it out: this server calls no tools"
+        )
+
+
+def checked_ids(svc: Services, token_ids: list[int], param: str) -> list[int]:
+    """The ids, all of which the model has.
+
+    Raises:
+        InvalidRequest: one is outside its vocabulary.
+    """
+    vocab_size = svc.engine.facts.vocab_size
+    for token_id in token_ids:
+        if not 0 <= token_id < vocab_size:
+            raise InvalidRequest(
+                f"{param!r} has the token id {token_id}, this model has 0 to {vocab_size - 1}; "
+                f"tokenise with this model's tokenizer",
+                param=param,
+            )
+    return token_ids

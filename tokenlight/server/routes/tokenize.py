@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""POST /tokenize."""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tokenlight.base.errors import InvalidRequest
+from tokenlight.server.body import decode_body, read_body
+from tokenlight.server.prompts import messages_token_ids, text_token_ids
+from tokenlight.server.schemas.endpoint import Endpoint, json_response
+from tokenlight.server.schemas.tokens import Tokenized, TokenizeRequest
+from tokenlight.server.services import Services, services
+
+
+async def tokenize(request: Request) -> Response:
+    svc = services(request)
+    body = decode_body(await read_body(request, svc.config.max_body_bytes), TokenizeRequest)
+    svc.check_model(body.model)
+    token_ids = await _token_ids(svc, body)
+    texts = [svc.tokenizer.decode([i], with_special=True) for i in token_ids]
+    return json_response(
+        Tokenized(
+            count=len(token_ids),
+            max_model_len=svc.engine.facts.max_model_tokens,
+            tokens=token_ids,
+            token_strs=texts if body.return_token_strs else UNSET,
+        )
+    )
+
+
+async def _token_ids(svc: Services, body: TokenizeRequest) -> list[int]:
+    if (body.prompt is None) == (body.messages is None):
+        raise InvalidRequest("send either 'prompt' or 'messages'", param="prompt")
+    if body.messages is None:
+        return await text_token_ids(svc, body.prompt or "", add_bos=body.add_special_tokens)
+    return await messages_token_ids(
+        svc,
+        body.messages,
+        add_generation_prompt=body.add_generation_prompt,
+        variables=body.chat_template_kwargs,
+    )
+
+
+ENDPOINTS = [
+    Endpoint(
+        path="/tokenize",
+        method="POST",
+        handler=tokenize,
+        summary="The token ids of a text or of messages.",
+        request=TokenizeRequest,
+        response=Tokenized,
+    )
+]

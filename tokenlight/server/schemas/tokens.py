@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""POST /tokenize and /detokenize, in vLLM's shapes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from tokenlight.server.schemas.chat import Message
+from tokenlight.server.schemas.parameters import TokenId
+
+
+class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Either a prompt, or messages that the chat template makes one of."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Annotated[list[Message], Meta(min_length=1)] | None = None
+    add_special_tokens: bool | None = None
+    """Prompts only: begin with the begin-of-text token. Default: as the model wants it."""
+    add_generation_prompt: bool | None = None
+    """Messages only: open the assistant's turn. Default true."""
+    chat_template_kwargs: dict[str, Any] | None = None
+    return_token_strs: bool | None = None
+    """Add each token's text."""
+
+
+class Tokenized(msgspec.Struct, frozen=True, kw_only=True):
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: list[str] | UnsetType = UNSET
+    """What is no whole character is shown as U+FFFD."""
+
+
+class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    model: str | None = None
+    tokens: list[TokenId]
+
+
+class Detokenized(msgspec.Struct, frozen=True, kw_only=True):
+    prompt: str
