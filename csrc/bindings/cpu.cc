@@ -17,6 +17,7 @@
 #include "cpu/embedding.h"
 #include "cpu/isa.h"
 #include "cpu/linear.h"
+#include "cpu/probe.h"
 #include "cpu/rms_norm.h"
 #include "cpu/rope.h"
 #include "cpu/sample.h"
@@ -274,6 +275,26 @@ void BindMachine(nb::module_& m) {
           "Fill scratch memory with NaN before each use: for tests.");
 }
 
+void BindProbes(nb::module_& m) {
+    m.def(
+        "probe_read",
+        [](Address memory, std::int64_t num_bytes) {
+            ThreadPool& pool = ThreadPool::Get();
+            pool.Run(ReadAll, ReadProbe{At<const std::uint8_t>(memory), num_bytes},
+                     pool.num_threads());
+        },
+        "memory"_a, "num_bytes"_a, "Read memory once, on all threads.");
+    m.def(
+        "probe_multiply",
+        [](std::int64_t num_rounds, bool ints) {
+            ThreadPool& pool = ThreadPool::Get();
+            pool.Run(ints ? MultiplyInts : MultiplyFloats, PeakProbe{num_rounds},
+                     pool.num_threads());
+            return num_rounds * kProbeChains * pool.num_threads() * (ints ? 128 : 32);
+        },
+        "num_rounds"_a, "ints"_a, "Multiply and add on all threads; returns how many operations.");
+}
+
 }  // namespace
 }  // namespace tokenlight::cpu
 
@@ -284,4 +305,5 @@ NB_MODULE(_cpu, m) {
     BindWeightOps(m);
     BindPagedOps(m);
     BindSample(m);
+    BindProbes(m);
 }

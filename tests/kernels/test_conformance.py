@@ -1,28 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every implementation of every op agrees with its reference. A new kernel needs no new test."""
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
 from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 
-from tokenlight.kernels import OPS
+from tokenlight.kernels import OPS, _cpu
 from tokenlight.kernels.case import Case, results
 from tokenlight.kernels.contract import Implementation, Op
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def cases_of(op: Op) -> object:
+def cases_of(op: Op) -> ModuleType:
     return import_module(op.contract.__module__.replace(".contract", ".cases"))
 
 
 def every_implementation() -> list:
+    """The compiled CPU kernels once per instruction set that this machine runs."""
     return [
-        pytest.param(op, implementation, id=f"{op.name}-{implementation.backend}")
+        pytest.param(op, implementation, isa, id=f"{op.name}-{implementation.backend}-{isa}")
         for op in OPS.values()
         for implementation in op.implementations
         if implementation.device in ("any", DEVICE)
+        for isa in (_cpu.features() if implementation.backend == "cpu" else ["any"])
     ]
 
 
@@ -32,50 +39,132 @@ def servable(op: Op, implementation: Implementation, all_cases: list[Case]) -> l
     return able
 
 
-def disagreements(op: Op, implementation: Implementation) -> list[str]:
+@cache
+def every_case(op: Op) -> list[Case]:
+    return cases_of(op).cases(DEVICE)
+
+
+@cache
+def truth(op: Op) -> dict[str, list[torch.Tensor]]:
+    """The reference's results by case."""
     reference = next(i for i in op.implementations if i.backend == "reference")
+    by_name = {c.name: results(op, reference, c) for c in every_case(op)}
+    assert len(by_name) == len(every_case(op)), f"two cases of {op.name} share a name"
+    return by_name
+
+
+def disagreements(op: Op, implementation: Implementation) -> list[str]:
     found = []
-    for case in servable(op, implementation, cases_of(op).cases(DEVICE)):
-        pairs = zip(results(op, implementation, case), results(op, reference, case), strict=True)
+    for case in servable(op, implementation, every_case(op)):
+        pairs = zip(results(op, implementation, case), truth(op)[case.name], strict=True)
         for got, want in pairs:
             try:
-                torch.testing.assert_close(
-                    got, want, rtol=case.rtol, atol=case.atol, equal_nan=bool(op.mutates)
-                )
+                torch.testing.assert_close(got, want, rtol=case.rtol, atol=case.atol)
             except AssertionError as difference:
                 found.append(f"case {case.name!r}: {difference}")
     return found
 
 
-@pytest.fixture(autouse=True)
-def poisoned_outputs():
-    """torch.empty gives NaN (or the largest integer), so that what a kernel leaves out is seen."""
-    torch.use_deterministic_algorithms(True)
-    assert torch.empty(1).isnan().all()
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
-@pytest.mark.parametrize(("op", "implementation"), every_implementation())
-def test_agrees_with_reference(op: Op, implementation: Implementation) -> None:
-    found = disagreements(op, implementation)
-    assert not found, "\n".join(found)
-
-
-@pytest.mark.parametrize(("op", "implementation"), every_implementation())
-def test_rows_do_not_depend_on_each_other(op: Op, implementation: Implementation) -> None:
-    """A row's bits are the same however many rows share the call, and however they are chunked."""
-    if implementation.backend == "reference":
-        pytest.skip("references are exact enough, not row-invariant")
+def row_differences(op: Op, implementation: Implementation) -> tuple[int, list[str]]:
+    """How many parts were compared, and which differ from the same rows of the whole call."""
     room = cases_of(op)
-    checked = 0
-    for case in servable(op, implementation, room.cases(DEVICE)):
+    checked, found = 0, []
+    for case in servable(op, implementation, every_case(op)):
         whole = results(op, implementation, case)
         for part in room.parts(case):
             got = part.of_part(results(op, implementation, part.case))
             for a, b in zip(got, part.of_whole(whole), strict=True):
-                assert torch.equal(a.view(torch.uint8), b.contiguous().view(torch.uint8)), (
-                    f"{part.case.name} differs from the same rows of the whole call"
-                )
                 checked += 1
+                if not torch.equal(bits(a), bits(b)):
+                    found.append(part.case.name)
+    return checked, found
+
+
+def bits(x: torch.Tensor) -> torch.Tensor:
+    return x.contiguous().flatten().view(torch.uint8)
+
+
+@pytest.fixture(autouse=True)
+def poisoned_memory() -> Iterator[None]:
+    """What a kernel leaves out, or reads before it was written, is NaN."""
+    torch.use_deterministic_algorithms(True)
+    _cpu.poison_scratch(True)
+    assert torch.empty(1).isnan().all()
+    yield
+    torch.use_deterministic_algorithms(False)
+    _cpu.poison_scratch(False)
+
+
+@pytest.fixture
+def on_isa() -> Iterator[Callable[[str], None]]:
+    yield lambda isa: None if isa == "any" else _cpu.set_isa(isa)
+    _cpu.set_isa(_cpu.features()[-1])
+
+
+@pytest.mark.parametrize(("op", "implementation", "isa"), every_implementation())
+def test_agrees_with_reference(op: Op, implementation: Implementation, isa: str, on_isa) -> None:
+    on_isa(isa)
+    found = disagreements(op, implementation)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("op", "implementation", "isa"),
+    [p for p in every_implementation() if p.values[1].backend != "reference"],
+)
+def test_rows_do_not_depend_on_each_other(
+    op: Op, implementation: Implementation, isa: str, on_isa
+) -> None:
+    """A row's bits are the same however many rows share the call, and however they are chunked."""
+    on_isa(isa)
+    checked, found = row_differences(op, implementation)
     assert checked
+    assert not found
+
+
+def wrong(op_name: str, spoil: Callable[..., Any]) -> tuple[Op, Implementation]:
+    """An implementation that runs the CPU kernel and then spoils its result."""
+    op = OPS[op_name]
+    right = next(i for i in op.implementations if i.backend == "cpu")
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return spoil(right.run(*args, **kwargs), *args)
+
+    return op, replace(right, backend="wrong", run=run)
+
+
+def without_last_column(y: torch.Tensor, *_: Any) -> torch.Tensor:
+    out = torch.empty_like(y)
+    out[..., :-1] = y[..., :-1]
+    return out
+
+
+def with_unrotated_key(_: None, q: torch.Tensor, k: torch.Tensor, cos_sin: torch.Tensor) -> None:
+    k[:, -1:] *= 1.01
+
+
+def with_noise_of_batch(y: torch.Tensor, *_: Any) -> torch.Tensor:
+    """Within tolerance, but a row depends on how many share the call."""
+    return y * (1 + 2**-20 * (len(y) % 3))
+
+
+@pytest.mark.parametrize(
+    ("op_name", "spoil"),
+    [
+        ("rms_norm", lambda y, *_: y * 1.001),
+        ("linear", without_last_column),
+        ("paged_attention", lambda y, *_: y.roll(1, dims=1)),
+        ("silu_mul", lambda y, *_: y.abs()),
+        ("embedding", lambda y, *_: y.half().float()),
+        ("sample", lambda ids, *_: torch.where(ids == 7, 8, ids).int()),
+        ("rope_", with_unrotated_key),
+    ],
+)
+def test_a_wrong_kernel_is_caught(op_name: str, spoil: Callable[..., Any]) -> None:
+    assert disagreements(*wrong(op_name, spoil))
+
+
+@pytest.mark.parametrize("op_name", ["linear", "paged_attention", "rms_norm"])
+def test_a_kernel_whose_rows_depend_on_each_other_is_caught(op_name: str) -> None:
+    _, found = row_differences(*wrong(op_name, with_noise_of_batch))
+    assert found

@@ -1,5 +1,5 @@
-# SPDX-License-Identifier: Apache-2.0
 import enum
+
 
 def features() -> list[str]:
     """Instruction sets that the kernels can use here, the best last."""
@@ -8,38 +8,21 @@ def set_isa(name: str) -> None:
     """Use a lower instruction set than the best: for tests."""
 
 def num_threads() -> int: ...
+
 def set_num_threads(num_threads: int) -> None: ...
+
 def poison_scratch(poison: bool) -> None:
     """Fill scratch memory with NaN before each use: for tests."""
 
-def rms_norm(
-    out: int,
-    x: int,
-    weight: int,
-    num_outer: int,
-    num_inner: int,
-    width: int,
-    outer_stride: int,
-    inner_stride: int,
-    eps: float,
-) -> None: ...
+def rms_norm(out: int, x: int, weight: int, num_outer: int, num_inner: int, width: int, outer_stride: int, inner_stride: int, eps: float) -> None: ...
+
 def silu_mul(out: int, x: int, num_rows: int, width: int, x_stride: int, cap: float) -> None: ...
-def gelu_tanh_mul(
-    out: int, x: int, num_rows: int, width: int, x_stride: int, cap: float
-) -> None: ...
+
+def gelu_tanh_mul(out: int, x: int, num_rows: int, width: int, x_stride: int, cap: float) -> None: ...
+
 def softcap(out: int, x: int, num_rows: int, width: int, x_stride: int, cap: float) -> None: ...
-def rope(
-    q: int,
-    k: int,
-    cos_sin: int,
-    num_tokens: int,
-    num_q_heads: int,
-    num_k_heads: int,
-    head_dim: int,
-    rotated: int,
-    q_stride: int,
-    k_stride: int,
-) -> None: ...
+
+def rope(q: int, k: int, cos_sin: int, num_tokens: int, num_q_heads: int, num_k_heads: int, head_dim: int, rotated: int, q_stride: int, k_stride: int) -> None: ...
 
 class WeightFormat(enum.Enum):
     f32 = 0
@@ -54,20 +37,9 @@ class WeightFormat(enum.Enum):
 
     q8_0 = 5
 
-def linear(
-    y: int,
-    x: int,
-    weight: int,
-    bias: int,
-    num_rows: int,
-    n: int,
-    k: int,
-    x_stride: int,
-    format: WeightFormat,
-) -> None: ...
-def embedding(
-    out: int, ids: int, table: int, num_ids: int, num_rows: int, width: int, format: WeightFormat
-) -> None: ...
+def linear(y: int, x: int, weight: int, bias: int, num_rows: int, n: int, k: int, x_stride: int, format: WeightFormat) -> None: ...
+
+def embedding(out: int, ids: int, table: int, num_ids: int, num_rows: int, width: int, format: WeightFormat) -> None: ...
 
 class FloatType(enum.Enum):
     f32 = 0
@@ -79,59 +51,16 @@ class FloatType(enum.Enum):
 class PagedBatch:
     """Addresses of a step's arrays, which the caller keeps."""
 
-    def __init__(
-        self,
-        query_starts: int,
-        block_table: int,
-        slots: int,
-        num_requests: int,
-        num_slots: int,
-        num_columns: int,
-        table_stride: int,
-        num_tokens: int,
-        num_blocks: int,
-        block_tokens: int,
-    ) -> None: ...
+    def __init__(self, query_starts: int, block_table: int, slots: int, num_requests: int, num_slots: int, num_columns: int, table_stride: int, num_tokens: int, num_blocks: int, block_tokens: int) -> None: ...
 
-def write_kv(
-    batch: PagedBatch,
-    k: int,
-    v: int,
-    k_cache: int,
-    v_cache: int,
-    positions: int,
-    cache_type: FloatType,
-    num_heads: int,
-    head_dim: int,
-    k_stride: int,
-    v_stride: int,
-) -> None: ...
-def paged_attention(
-    batch: PagedBatch,
-    out: int,
-    q: int,
-    k_cache: int,
-    v_cache: int,
-    kv_lens: int,
-    cache_type: FloatType,
-    num_heads: int,
-    num_kv_heads: int,
-    head_dim: int,
-    q_stride: int,
-    window: int,
-    scale: float,
-    softcap: float,
-) -> None: ...
-def sample(
-    ids: int,
-    logits: int,
-    temperature: int,
-    top_k: int,
-    top_p: int,
-    min_p: int,
-    seeds: int,
-    positions: int,
-    num_rows: int,
-    vocabulary: int,
-    stride: int,
-) -> None: ...
+def write_kv(batch: PagedBatch, k: int, v: int, k_cache: int, v_cache: int, positions: int, cache_type: FloatType, num_heads: int, head_dim: int, k_stride: int, v_stride: int) -> None: ...
+
+def paged_attention(batch: PagedBatch, out: int, q: int, k_cache: int, v_cache: int, kv_lens: int, cache_type: FloatType, num_heads: int, num_kv_heads: int, head_dim: int, q_stride: int, window: int, scale: float, softcap: float) -> None: ...
+
+def sample(ids: int, logits: int, temperature: int, top_k: int, top_p: int, min_p: int, seeds: int, positions: int, num_rows: int, vocabulary: int, stride: int) -> None: ...
+
+def probe_read(memory: int, num_bytes: int) -> None:
+    """Read memory once, on all threads."""
+
+def probe_multiply(num_rounds: int, ints: bool) -> int:
+    """Multiply and add on all threads; returns how many operations."""

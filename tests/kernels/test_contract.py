@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import torch
+from torch import Tensor
+
+from tokenlight import kernels
+from tokenlight.kernels.contract import PORTABLE, REFERENCE, TUNED, Op, Site, op
+from tokenlight.kernels.formats import FORMATS
+
+F32_SITE = Site("cpu", torch.float32, torch.float32, None)
+
+
+def doubling_op() -> Op:
+    @op
+    def doubled(x_T: Tensor) -> Tensor:
+        """Twice x."""
+        raise NotImplementedError
+
+    @doubled.implement("reference", device="any", rank=REFERENCE)
+    def reference(x_T: Tensor) -> Tensor:
+        return x_T + x_T
+
+    return doubled
+
+
+def test_a_call_runs_the_highest_rank_that_can_serve_it() -> None:
+    doubled = doubling_op()
+    ran = []
+
+    @doubled.implement("narrow", device="cpu", dtypes={torch.float16}, rank=TUNED)
+    def narrow(x_T: Tensor) -> Tensor:
+        ran.append("narrow")
+        return 2 * x_T
+
+    @doubled.implement("wide", device="cpu", rank=PORTABLE)
+    def wide(x_T: Tensor) -> Tensor:
+        ran.append("wide")
+        return 2 * x_T
+
+    assert doubled(torch.ones(2)).tolist() == [2, 2]
+    assert doubled(torch.ones(2, dtype=torch.float16)).tolist() == [2, 2]
+    assert ran == ["wide", "narrow"]
+
+
+def test_an_implementation_registered_late_is_used() -> None:
+    doubled = doubling_op()
+    assert doubled(torch.ones(1)).item() == 2
+
+    @doubled.implement("late", device="cpu", rank=TUNED)
+    def late(x_T: Tensor) -> Tensor:
+        return 2 * x_T + 1
+
+    assert doubled(torch.ones(1)).item() == 3
+
+
+def test_a_missing_feature_rules_an_implementation_out() -> None:
+    doubled = doubling_op()
+    doubled.implement("matrix", device="cpu", needs={"amx"}, rank=TUNED)(lambda x_T: x_T)
+    assert doubled.bind(F32_SITE).backend == "reference"
+    assert doubled.implementations[1].why_not(F32_SITE) == "needs amx"
+
+
+def test_no_implementation_says_why_for_each() -> None:
+    @op
+    def nothing(x_T: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    nothing.implement("gpu", device="cuda", rank=TUNED)(lambda x_T: x_T)
+    with pytest.raises(LookupError, match=r"nothing.*gpu runs on cuda"):
+        nothing(torch.ones(1))
+
+
+def test_two_implementations_cannot_share_a_name() -> None:
+    with pytest.raises(ValueError, match="has an implementation named 'reference' already"):
+        doubling_op().implement("reference", device="cpu", rank=TUNED)(lambda x_T: x_T)
+
+
+def test_explain_names_the_choice_and_why_not_the_others() -> None:
+    lines = kernels.explain(device="cpu", op="linear")
+    assert any("q4_1/tile16]: cpu (reference: rank 0 < 100)" in line for line in lines)
+    assert any("q4_1]: reference (cpu: does not read q4_1)" in line for line in lines)
+
+
+def test_explain_covers_every_op() -> None:
+    named = {line.split("[")[0] for line in kernels.explain(device="cpu")[1:]}
+    assert named == set(kernels.OPS)
+
+
+def test_explain_refuses_an_unknown_op() -> None:
+    with pytest.raises(ValueError, match="no op 'convolve'; the ops are embedding"):
+        kernels.explain(op="convolve")
+
+
+def test_every_op_has_a_native_cpu_implementation_for_what_loading_gives_it() -> None:
+    for name, weight_format in FORMATS.items():
+        weight = torch.zeros(16, weight_format.row_bytes(64), dtype=torch.uint8)
+        packed = kernels.pack_linear(weight, weight_format, 16, 64)
+        site = Site("cpu", torch.float32, packed.weight.dtype, packed.format)
+        assert kernels.linear.bind(site).backend == "cpu", name
