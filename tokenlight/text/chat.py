@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
-from tokenlight.text.template import ChatTemplate
+from tokenlight.text.conversation import Template
 from tokenlight.text.tokenizer import Tokenizer
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -18,7 +18,7 @@ _RESERVED = ("messages", "tools", "documents", "add_generation_prompt")
 
 def chat_token_ids(
     tokenizer: Tokenizer,
-    template: ChatTemplate,
+    template: Template,
     messages: Sequence[Mapping[str, Any]],
     *,
     tools: Sequence[Mapping[str, Any]] | None = None,

@@ -10,7 +10,10 @@ _make_decoder = codecs.getincrementaldecoder("utf-8")
 
 
 class Detokenizer:
-    """The text of one answer: what all calls return together is `Tokenizer.decode` of all ids."""
+    """The text of one answer, which goes on with its prompt.
+
+    What all calls return together is `Tokenizer.decode(all_ids, is_start=False)`.
+    """
 
     def __init__(self, tokenizer: Tokenizer, *, with_special: bool = False) -> None:
         self._tokenizer = tokenizer

@@ -16,6 +16,8 @@ from tokenlight.base.clock import now_s
 MAX_RENDER_S = 10.0
 MAX_CHARS = 1 << 26
 """Of the whole output, and of any text or list made on the way."""
+MAX_TOTAL_CHARS = 1 << 29
+"""Of all texts and lists made on the way: a loop may keep each of them."""
 MAX_PADDING_CHARS = 1 << 10
 MAX_INTEGER_BITS = 1 << 10
 
@@ -30,24 +32,32 @@ class TemplateTooCostly(TemplateError):
 
 
 class Budget:
-    """The time of one rendering, spent at each turn of a loop and each call of a macro."""
+    """What one rendering may cost in time and memory."""
 
     def __init__(self) -> None:
         self._ends_s = now_s() + MAX_RENDER_S
         self._num_steps = 0
+        self._num_chars = 0
 
-    def spend(self) -> None:
+    def spend_step(self) -> None:
+        """Count a turn of a loop or a call of a macro."""
         self._num_steps += 1
         if self._num_steps & 0x3F == 0 and now_s() > self._ends_s:
             raise TemplateTooCostly(f"it takes longer than {MAX_RENDER_S:.0f} s")
+
+    def spend_chars(self, num_chars: int) -> None:
+        """Count a text or list of `num_chars` elements, before it is made."""
+        self._num_chars += num_chars
+        for made, limit in ((num_chars, MAX_CHARS), (self._num_chars, MAX_TOTAL_CHARS)):
+            if made > limit:
+                raise TemplateTooCostly(f"it makes texts or lists of more than {limit} elements")
 
 
 BUDGET: ContextVar[Budget] = ContextVar("template_budget")
 
 
 def check_chars(num_chars: int) -> None:
-    if num_chars > MAX_CHARS:
-        raise TemplateTooCostly(f"it makes a text or list of more than {MAX_CHARS} elements")
+    BUDGET.get().spend_chars(num_chars)
 
 
 def check_padding(width: object) -> None:
@@ -111,8 +121,10 @@ def concatenate(parts: Iterable[str]) -> str:
     num_chars = 0
     for part in parts:
         num_chars += len(part)
-        check_chars(num_chars)
+        if num_chars > MAX_CHARS:
+            break
         joined.append(part)
+    check_chars(num_chars)
     return "".join(joined)
 
 

@@ -103,7 +103,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         }
 
     def spend(self) -> None:
-        bounds.BUDGET.get().spend()
+        bounds.BUDGET.get().spend_step()
 
     def join_texts(self, parts: Iterable[object]) -> str:
         return bounds.concatenate(map(str, parts))

@@ -64,6 +64,8 @@ class TokenizerParts:
     eos_token_ids: tuple[int, ...]
     adds_bos: bool
     """Whether a text starts with the begin-of-text token unless the caller says otherwise."""
+    adds_space: bool = False
+    """Whether a text is read with one more blank before it, which decoding takes away again."""
 
 
 def _paired(text: str) -> str:

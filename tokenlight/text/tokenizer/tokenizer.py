@@ -20,6 +20,7 @@ class Tokenizer:
         self.eos_token_ids = parts.eos_token_ids
         """Tokens that end an answer."""
         self.adds_bos = parts.adds_bos
+        self._adds_space = parts.adds_space
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
@@ -57,16 +58,21 @@ class Tokenizer:
             ids.insert(0, self.bos_token_id)
         return ids
 
-    def decode(self, token_ids: Iterable[int], *, with_special: bool = False) -> str:
+    def decode(
+        self, token_ids: Iterable[int], *, with_special: bool = False, is_start: bool = True
+    ) -> str:
         """The text of `token_ids`; what is no UTF-8 becomes U+FFFD.
 
         Args:
             token_ids: any ids; unknown ones have no text.
             with_special: whether special tokens are written out.
+            is_start: whether the ids begin a text rather than go on with one; matters to
+                vocabularies that begin every text with a blank.
         """
         hidden = frozenset() if with_special else self._vocabulary.special_ids
         pieces = (self._vocabulary.token_bytes(i) for i in token_ids if i not in hidden)
-        return b"".join(pieces).decode("utf-8", "replace")
+        text = b"".join(pieces).decode("utf-8", "replace")
+        return text.removeprefix(" ") if is_start and self._adds_space else text
 
     def token_bytes(self, token_id: int) -> bytes:
         """A token's bytes, which need not be whole characters; empty for an unknown id."""

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SentencePiece's BPE (Llama 2, Mistral, Gemma) on the Rust library: scores become merges.
+
+SentencePiece joins the pair whose piece scores highest, the leftmost of equals; a BPE joins the
+pair that stands first in its list. So every way to make a piece of two others is a merge, in the
+order of scores.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tokenizers import AddedToken, models, normalizers
+
+from tokenlight.text.tokenizer.codec import Codec
+
+SPACE = "\u2581"
+"""How pieces write a blank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentencePieceModel:
+    """A vocabulary with scores. Ids are places in `pieces`."""
+
+    pieces: Sequence[str]
+    scores: Sequence[float]
+    text_ids: Sequence[int]
+    """The pieces that text is made of: all but special, user-defined and byte pieces."""
+    unknown: str | None
+    adds_space: bool
+    """Whether a text, and what follows a special token, is read with one more blank before it."""
+
+    def make_codec(
+        self, *, user_defined: Sequence[AddedToken], special: Sequence[AddedToken]
+    ) -> Codec:
+        vocab = {piece: i for i, piece in enumerate(self.pieces)}
+        model = models.BPE(
+            vocab, self._merges(), unk_token=self.unknown, fuse_unk=True, byte_fallback=True
+        )
+        blanks: normalizers.Normalizer = normalizers.Replace(" ", SPACE)
+        if self.adds_space:
+            blanks = normalizers.Sequence([normalizers.Prepend(SPACE), blanks])
+        return Codec(
+            model,
+            normalizer=blanks,
+            pre_tokenizer=None,
+            user_defined=user_defined,
+            special=special,
+        )
+
+    def _merges(self) -> list[tuple[str, str]]:
+        known = {self.pieces[i] for i in self.text_ids}
+        merges = []
+        for i in sorted(self.text_ids, key=self.scores.__getitem__, reverse=True):
+            piece = self.pieces[i]
+            # Of several ways to make one piece, the longer left part first: transformers' order.
+            for cut in range(len(piece) - 1, 0, -1):
+                if piece[:cut] in known and piece[cut:] in known:
+                    merges.append((piece[:cut], piece[cut:]))
+        return merges
+
+
+def piece_bytes(pieces: Sequence[str], plain: Mapping[int, bytes]) -> list[bytes]:
+    """The bytes of pieces; those of `plain` are not written in SentencePiece's way."""
+    return [
+        plain[i] if i in plain else piece.replace(SPACE, " ").encode()
+        for i, piece in enumerate(pieces)
+    ]
+
+
+def byte_of(piece: str) -> bytes | None:
+    """The byte that a byte piece, `<0x0A>`, stands for; None for another piece."""
+    if len(piece) != 6 or not piece.startswith("<0x") or piece[5] != ">":
+        return None
+    try:
+        return bytes.fromhex(piece[3:5])
+    except ValueError:
+        return None
