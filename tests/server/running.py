@@ -16,8 +16,9 @@ from openai import OpenAI
 from tests.server.fake_engine import ByteTokenizer, FakeEngine, PlainTemplate
 from tokenlight.config import ServerConfig
 from tokenlight.server.metrics import Metrics
-from tokenlight.server.run import bind, serve_until, url_of
+from tokenlight.server.run import bind, make_store, serve_until, url_of
 from tokenlight.server.services import Services
+from tokenlight.text.dialect import Dialect
 
 MODEL = "tiny"
 
@@ -83,14 +84,21 @@ def running(engine: FakeEngine | None = None, **config: object) -> Iterator[Runn
 
 def make_server(engine: FakeEngine, config: ServerConfig) -> RunningServer:
     listener = bind(config.host, config.port)
+    template = PlainTemplate()
     svc = Services(
         config=config,
         model_name=MODEL,
         checkpoint_name="tiny-checkpoint",
         engine=engine,
         tokenizer=ByteTokenizer(),
-        chat_template=PlainTemplate(),
+        chat_template=template,
+        dialect=Dialect.of(
+            template,
+            tool_call_parser=config.tool_call_parser,
+            reasoning_parser=config.reasoning_parser,
+        ),
         metrics=Metrics(MODEL),
+        store=make_store(config),
     )
     ready = threading.Event()
     made: list[RunningServer] = []
@@ -101,10 +109,13 @@ def make_server(engine: FakeEngine, config: ServerConfig) -> RunningServer:
         engine.start()
         made.append(
             RunningServer(
-                url_of(listener), engine, svc, asyncio.get_running_loop(), stop, thread, codes
+                url_of(listener, config), engine, svc, asyncio.get_running_loop(), stop, thread, codes
             )
         )
-        return await serve_until(stop, svc, listener, on_ready=lambda _: ready.set())
+        try:
+            return await serve_until(stop, svc, listener, on_ready=lambda _: ready.set())
+        finally:
+            svc.store.close()
 
     def run() -> None:
         try:

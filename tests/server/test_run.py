@@ -128,14 +128,14 @@ def test_a_bound_port_refuses_connections_until_the_server_listens():
 
 def test_urls_are_ones_that_a_client_can_open():
     with bind("0.0.0.0", 0) as listener:
-        assert url_of(listener) == f"http://127.0.0.1:{listener.getsockname()[1]}"
+        assert url_of(listener, ServerConfig()) == f"http://127.0.0.1:{listener.getsockname()[1]}"
     if socket.has_ipv6:
         try:
             listener = bind("::1", 0)
         except ConfigError:
             return
         with listener:
-            assert url_of(listener).startswith("http://[::1]:")
+            assert url_of(listener, ServerConfig()).startswith("http://[::1]:")
 
 
 def test_each_request_is_one_log_line_without_its_text(caplog):

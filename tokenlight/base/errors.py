@@ -12,6 +12,7 @@
     |  |- InvalidRequest        malformed body, wrong type, value out of range
     |  |- UnsupportedParameter  a known field that this server does not implement
     |  |- ContextTooLong        the prompt alone does not fit
+    |  |- ResponseNotFound     no stored response of this id and this key
     |  |- ModelNotFound         a model of another name was asked for
     |  |- RouteNotFound         no such path
     |  |- MethodNotAllowed      the path exists, but not with this method
@@ -113,6 +114,17 @@ class ModelNotFound(RequestError):
             f"the model {asked!r} is not served here; this server has {served!r}: "
             f"send that name, or see /v1/models",
             param="model",
+        )
+
+
+class ResponseNotFound(RequestError):
+    code = "response_not_found"
+
+    def __init__(self, response_id: str) -> None:
+        super().__init__(
+            f"there is no response {response_id!r} that this API key stored; it was never stored "
+            f"(store: false), was deleted, or gave way to newer ones",
+            param="response_id",
         )
 
 

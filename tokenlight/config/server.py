@@ -2,8 +2,10 @@
 """What the API process is told."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tokenlight.base.errors import ConfigError
+from tokenlight.base.log import LogLevel
 from tokenlight.config.field import flag
 
 
@@ -23,8 +25,17 @@ class ServerConfig:
     Default: none is asked for.
     """
 
-    served_model_name: str | None = field(default=None, metadata=flag("--served-model-name"))
-    """The model's name in the API. Default: the checkpoint's own name."""
+    admin_api_key: str | None = field(default=None, metadata=flag("--admin-api-key"))
+    """Key to the endpoints that act on other people's requests. Default: they are closed."""
+
+    served_model_names: tuple[str, ...] = field(default=(), metadata=flag("--served-model-name"))
+    """The model's names in the API; answers bear the first. Default: the checkpoint's own name."""
+
+    chat_template: str | None = field(default=None, metadata=flag("--chat-template"))
+    """A file with a Jinja2 chat template. Default: the checkpoint's own."""
+
+    seed: int | None = field(default=None, metadata=flag("--seed"))
+    """Seed of requests that bring none, so that they repeat. Default: a new one for each."""
 
     max_body_bytes: int = field(default=32 << 20, metadata=flag("--max-body-bytes"))
     """Largest request body that is read; more is 413."""
@@ -32,11 +43,50 @@ class ServerConfig:
     max_waiting: int = field(default=1024, metadata=flag("--max-waiting"))
     """Most unfinished requests in the engine before new ones are told to come back later (429)."""
 
+    volatile_lines: Literal["neutralize", "keep"] = field(
+        default="neutralize", metadata=flag("--volatile-lines")
+    )
+    """What to do with lines that a client rewrites on each request (Claude Code's billing header,
+    a token budget): neutralize takes them out, so that the prompt's prefix stays the same.
+
+    An answer says so in x-tokenlight-neutralized.
+    """
+
+    tool_call_parser: str | None = field(default=None, metadata=flag("--tool-call-parser"))
+    """How the model writes tool calls. Default: told from its chat template."""
+
+    reasoning_parser: str | None = field(default=None, metadata=flag("--reasoning-parser"))
+    """How the model marks its reasoning. Default: told from its chat template."""
+
+    response_store: str | None = field(default=None, metadata=flag("--response-store"))
+    """SQLite file for responses that clients read or continue later.
+
+    Default: they are kept in memory and end with the server.
+    """
+
+    response_store_bytes: int = field(default=256 << 20, metadata=flag("--response-store-bytes"))
+    """Most bytes of stored responses; the oldest give way."""
+
+    response_store_age_s: float = field(default=30 * 86400.0, metadata=flag("--response-store-age"))
+    """How long a response is stored, in seconds."""
+
     drain_s: float = field(default=30.0, metadata=flag("--drain-timeout"))
     """On SIGTERM: how long running requests may still finish, in seconds."""
 
-    log_level: str = field(default="info", metadata=flag("--log-level"))
-    """debug, info, warning or error."""
+    root_path: str = field(default="", metadata=flag("--root-path"))
+    """Path below which a reverse proxy serves this server, /llm for one."""
+
+    ssl_keyfile: str | None = field(default=None, metadata=flag("--ssl-keyfile"))
+    """Private key of the certificate, PEM; with --ssl-certfile, the server speaks HTTPS."""
+
+    ssl_certfile: str | None = field(default=None, metadata=flag("--ssl-certfile"))
+    """Certificate chain, PEM."""
+
+    log_level: LogLevel = field(default="info", metadata=flag("--log-level"))
+    """From which level on this server and its engine write log lines, to stderr."""
+
+    http_log_level: LogLevel = field(default="warning", metadata=flag("--uvicorn-log-level"))
+    """The same for the HTTP library below."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -45,9 +95,18 @@ class ServerConfig:
             raise ConfigError(f"--max-body-bytes must be at least 1024, got {self.max_body_bytes}")
         if self.max_waiting < 1:
             raise ConfigError(f"--max-waiting must be at least 1, got {self.max_waiting}")
+        if self.response_store_bytes < 0 or self.response_store_age_s < 0:
+            raise ConfigError(
+                f"--response-store-bytes and --response-store-age must be at least 0, got "
+                f"{self.response_store_bytes} and {self.response_store_age_s}"
+            )
         if self.drain_s < 0:
             raise ConfigError(f"--drain-timeout must be at least 0, got {self.drain_s}")
-        if self.log_level not in ("debug", "info", "warning", "error"):
+        if self.root_path and (not self.root_path.startswith("/") or self.root_path.endswith("/")):
             raise ConfigError(
-                f"--log-level must be debug, info, warning or error, got {self.log_level!r}"
+                f"--root-path must begin with a slash and not end with one, got {self.root_path!r}"
             )
+        if (self.ssl_keyfile is None) != (self.ssl_certfile is None):
+            raise ConfigError("--ssl-keyfile and --ssl-certfile go together; give both or neither")
+        if self.seed is not None and not 0 <= self.seed < 1 << 63:
+            raise ConfigError(f"--seed must be from 0 to 2^63 - 1, got {self.seed}")

@@ -98,7 +98,7 @@ def admit(
         request_id=request_id,
         names=tuple(names),
         prompt_token_ids=prompt_token_ids,
-        sampling=_sampling(fields),
+        sampling=_sampling(fields, svc.config.seed),
         max_new_tokens=min(asked_tokens, room_tokens),
         is_lowered=asked_tokens > room_tokens,
         stops=_stops(fields),
@@ -117,14 +117,15 @@ def limit_headers(prompts: Sequence[Admitted]) -> dict[str, str]:
     return {"x-tokenlight-max-tokens": str(min(lowered))} if lowered else {}
 
 
-def _sampling(fields: GenerationFields) -> wire.SamplingParams:
+def _sampling(fields: GenerationFields, default_seed: int | None) -> wire.SamplingParams:
+    seed = default_seed if fields.seed is None else fields.seed
     temperature = 1.0 if fields.temperature is None else fields.temperature
     return wire.SamplingParams(
         temperature=0.0 if temperature < _GREEDY_BELOW else temperature,
         top_k=max(fields.top_k or 0, 0),
         top_p=1.0 if fields.top_p is None else fields.top_p,
         min_p=fields.min_p or 0.0,
-        seed=secrets.randbits(63) if fields.seed is None else fields.seed & _SEED_MASK,
+        seed=secrets.randbits(63) if seed is None else seed & _SEED_MASK,
     )
 
 

@@ -13,13 +13,20 @@ from starlette.requests import Request
 from tokenlight.base.errors import MethodNotAllowed, RouteNotFound
 from tokenlight.server.auth import Auth
 from tokenlight.server.routes import (
+    abort_requests,
     chat,
     completions,
+    detokenize,
     docs,
     health,
+    messages,
     metrics,
     models,
     openapi,
+    ready,
+    responses,
+    tokenize,
+    version,
 )
 from tokenlight.server.schemas.openapi import openapi_document
 from tokenlight.server.services import Services
@@ -29,7 +36,14 @@ ENDPOINTS = [
     *models.ENDPOINTS,
     *chat.ENDPOINTS,
     *completions.ENDPOINTS,
+    *messages.ENDPOINTS,
+    *responses.ENDPOINTS,
+    *tokenize.ENDPOINTS,
+    *detokenize.ENDPOINTS,
+    *abort_requests.ENDPOINTS,
     *health.ENDPOINTS,
+    *ready.ENDPOINTS,
+    *version.ENDPOINTS,
     *metrics.ENDPOINTS,
     *openapi.ENDPOINTS,
     *docs.ENDPOINTS,
@@ -46,7 +60,8 @@ def make_app(svc: Services) -> Starlette:
             Middleware(
                 Auth,
                 api_key=svc.config.api_key,
-                open_paths=[endpoint.path for endpoint in ENDPOINTS if endpoint.is_open],
+                admin_api_key=svc.config.admin_api_key,
+                endpoints=ENDPOINTS,
             ),
         ],
         exception_handlers={HTTPException: _refuse},

@@ -36,7 +36,7 @@ class Auth:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            path = scope["path"]
+            path = scope["path"].removeprefix(scope.get("root_path", ""))
             if path in self._admin_paths:
                 if not self._admin_keys:
                     raise InvalidApiKey(
@@ -53,7 +53,7 @@ def _keys(key: str | None) -> list[bytes]:
 
 
 def _check(headers: Headers, keys: Sequence[bytes]) -> None:
-    text = _sent_key(headers)
+    text = sent_key(headers)
     if text is None:
         raise InvalidApiKey(
             "this server asks for an API key and the request carries none; "
@@ -66,7 +66,8 @@ def _check(headers: Headers, keys: Sequence[bytes]) -> None:
         raise InvalidApiKey("the API key is wrong; send the key that the server was started with")
 
 
-def _sent_key(headers: Headers) -> str | None:
+def sent_key(headers: Headers) -> str | None:
+    """The key that a request carries, right or wrong."""
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and credentials:
         return credentials.strip()

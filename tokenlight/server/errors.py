@@ -41,6 +41,7 @@ TABLE: dict[type[TokenLightError], HttpError] = {
     e.UnsupportedParameter: HttpError(400, _CALLER),
     e.ContextTooLong: HttpError(400, _CALLER),
     e.ModelNotFound: HttpError(404, "not_found_error"),
+    e.ResponseNotFound: HttpError(404, "not_found_error"),
     e.RouteNotFound: HttpError(404, "not_found_error"),
     e.MethodNotAllowed: HttpError(405, _CALLER),
     e.InvalidApiKey: HttpError(401, "authentication_error"),
@@ -86,8 +87,8 @@ def error_body(error: TokenLightError) -> ErrorResponse:
     )
 
 
-def error_response(error: TokenLightError) -> Response:
-    """The error as a whole HTTP answer."""
+def error_response(error: TokenLightError, body: msgspec.Struct | None = None) -> Response:
+    """The error as a whole HTTP answer; `body` is its shape where that is not OpenAI's."""
     http = http_error(error)
     headers = {}
     if http.retry_after_s is not None:
@@ -98,7 +99,7 @@ def error_response(error: TokenLightError) -> Response:
         # The rest of the body is not read: the connection cannot be used again.
         headers["connection"] = "close"
     return Response(
-        msgspec.json.encode(error_body(error)),
+        msgspec.json.encode(error_body(error) if body is None else body),
         status_code=http.status,
         headers=headers,
         media_type="application/json",

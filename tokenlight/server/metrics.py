@@ -75,6 +75,12 @@ class Metrics:
             ("model_name", "code"),
             registry=self._registry,
         )
+        self._parse_failures = Counter(
+            "tokenlight_parse_errors",
+            "Tool calls that the model began and did not make, by parser and reason.",
+            ("model_name", "parser", "reason"),
+            registry=self._registry,
+        )
         self._disconnects = Counter(
             "tokenlight_client_disconnects",
             "Clients that went away before their answer was complete.",
@@ -99,6 +105,9 @@ class Metrics:
 
     def count_error(self, code: str) -> None:
         self._errors.labels(self._model_name, code).inc()
+
+    def count_parse_failure(self, parser: str, reason: str) -> None:
+        self._parse_failures.labels(self._model_name, parser, reason).inc()
 
     def count_disconnect(self) -> None:
         self._disconnects.inc()
@@ -209,6 +218,7 @@ class _EngineCounts(Collector):
             "vllm:num_requests_running": ("Requests in the running batch.", s.num_running),
             "vllm:num_requests_waiting": ("Requests that wait to run.", s.num_waiting),
             "vllm:kv_cache_usage_perc": ("Share of KV blocks in use, 0 to 1.", used),
+            "tokenlight_kv_blocks": ("KV blocks of the pool.", s.num_blocks),
             "tokenlight_kv_blocks_free": ("KV blocks that a request can take.", s.num_free_blocks),
             "tokenlight_kv_blocks_cached": (
                 "Free KV blocks whose contents can still serve a prefix.",

@@ -7,7 +7,9 @@ import asyncio
 import contextlib
 import errno
 import socket
+import ssl
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +23,9 @@ from tokenlight.engine.client import AsyncLLM
 from tokenlight.server.app import make_app
 from tokenlight.server.metrics import Metrics
 from tokenlight.server.services import Services
+from tokenlight.server.store import ResponseStore
 from tokenlight.text import ChatTemplate, Tokenizer
+from tokenlight.text.dialect import Dialect
 
 _Result = TypeVar("_Result")
 
@@ -70,12 +74,28 @@ def _refused_address(host: str, port: int, error: OSError) -> ConfigError:
     return ConfigError(f"cannot listen on {host} port {port}: {error.strerror}")
 
 
-def url_of(listener: socket.socket) -> str:
+def url_of(listener: socket.socket, config: ServerConfig) -> str:
     """Where a client on this machine reaches the listener."""
+    scheme = "https" if config.ssl_certfile else "http"
     host, port = listener.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    shown = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{shown}:{port}{config.root_path}"
+
+
+def check_certificate(config: ServerConfig) -> None:
+    """Raises ConfigError when the certificate and its key cannot be used; before a model loads."""
+    if config.ssl_certfile is None:
+        return
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(config.ssl_certfile, config.ssl_keyfile)
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigError(
+            f"--ssl-certfile {config.ssl_certfile} with --ssl-keyfile {config.ssl_keyfile} cannot be "
+            f"used: {error.strerror or error}; both are PEM files of one certificate"
+        ) from None
 
 
 class HttpServer(uvicorn.Server):
@@ -112,6 +132,9 @@ def make_http_server(svc: Services) -> HttpServer:
             log_config=None,
             access_log=False,
             server_header=False,
+            root_path=svc.config.root_path,
+            ssl_keyfile=svc.config.ssl_keyfile,
+            ssl_certfile=svc.config.ssl_certfile,
             timeout_keep_alive=_IDLE_CONNECTION_S,
             timeout_graceful_shutdown=_CLOSE_GRACE_S,
         )
@@ -149,12 +172,14 @@ async def serve(
             return await serve_until(stop, svc, listener, on_ready=on_ready)
         finally:
             await svc.engine.close()
+            svc.store.close()
 
 
 async def start_services(config: ServerConfig, engine_config: EngineConfig) -> Services:
     """Start the engine; meanwhile, read what turns text into tokens. The engine is the caller's."""
-    checkpoint = await asyncio.to_thread(open_checkpoint, Path(engine_config.model.model))
-    reading = asyncio.create_task(asyncio.to_thread(_read_text, checkpoint))
+    checkpoint = await asyncio.to_thread(_open_checkpoint, config, engine_config)
+    store = make_store(config)
+    reading = asyncio.create_task(asyncio.to_thread(_read_text, checkpoint, config))
     try:
         engine = await AsyncLLM.start(
             engine_config, max_unfinished=config.max_waiting, log_level=config.log_level
@@ -163,24 +188,50 @@ async def start_services(config: ServerConfig, engine_config: EngineConfig) -> S
         reading.cancel()
         raise
     try:
-        tokenizer, chat_template = await reading
+        tokenizer, dialect = await reading
     except BaseException:
         await engine.close()
         raise
-    name = config.served_model_name or checkpoint.name
+    name = config.served_model_names[0] if config.served_model_names else checkpoint.name
     return Services(
         config=config,
         model_name=name,
         checkpoint_name=checkpoint.name,
         engine=engine,
         tokenizer=tokenizer,
-        chat_template=chat_template,
+        chat_template=dialect.template,
+        dialect=dialect,
         metrics=Metrics(name),
+        store=store,
     )
 
 
-def _read_text(checkpoint: Checkpoint) -> tuple[Tokenizer, ChatTemplate]:
-    return Tokenizer.from_checkpoint(checkpoint), ChatTemplate.from_checkpoint(checkpoint)
+def make_store(config: ServerConfig) -> ResponseStore:
+    return ResponseStore(
+        config.response_store,
+        max_bytes=config.response_store_bytes,
+        max_age_s=config.response_store_age_s,
+    )
+
+
+def _open_checkpoint(config: ServerConfig, engine_config: EngineConfig) -> Checkpoint:
+    checkpoint = open_checkpoint(Path(engine_config.model.model))
+    if config.chat_template is None:
+        return checkpoint
+    try:
+        source = Path(config.chat_template).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--chat-template {config.chat_template}: {error}") from None
+    return replace(checkpoint, chat_template=source)
+
+
+def _read_text(checkpoint: Checkpoint, config: ServerConfig) -> tuple[Tokenizer, Dialect]:
+    dialect = Dialect.of(
+        ChatTemplate.from_checkpoint(checkpoint),
+        tool_call_parser=config.tool_call_parser,
+        reasoning_parser=config.reasoning_parser,
+    )
+    return Tokenizer.from_checkpoint(checkpoint), dialect
 
 
 async def serve_until(

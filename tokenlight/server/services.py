@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -14,7 +15,10 @@ from tokenlight.base.clock import unix_s
 from tokenlight.base.errors import InvalidRequest, ModelNotFound, ServerStopping
 from tokenlight.config import ServerConfig
 from tokenlight.server.metrics import Metrics
-from tokenlight.text import ChatTemplate, Tokenizer
+from tokenlight.server.store import ResponseStore
+from tokenlight.text import Tokenizer
+from tokenlight.text.conversation import Template
+from tokenlight.text.dialect import Dialect
 
 
 class EngineHealth(Protocol):
@@ -47,6 +51,8 @@ class Engine(Protocol):
         priority: int = 0,
     ) -> AsyncGenerator[wire.Delta, None]: ...
 
+    def abort(self, request_id: str) -> None: ...
+
     def health(self) -> EngineHealth: ...
 
     def status(self) -> wire.Status: ...
@@ -74,24 +80,56 @@ class Lifecycle:
             )
 
 
+class Running:
+    """Requests in the engine, by the names that clients know them by."""
+
+    def __init__(self) -> None:
+        self._engine_ids: dict[str, set[str]] = {}
+
+    @contextmanager
+    def hold(self, names: Sequence[str], engine_id: str) -> Iterator[None]:
+        """Inside, `find` finds the engine's id under each of the names."""
+        for name in names:
+            self._engine_ids.setdefault(name, set()).add(engine_id)
+        try:
+            yield
+        finally:
+            for name in names:
+                self._engine_ids[name].discard(engine_id)
+                if not self._engine_ids[name]:
+                    del self._engine_ids[name]
+
+    def find(self, name: str) -> frozenset[str]:
+        """The engine's ids of a request's choices; empty when there is none of that name."""
+        return frozenset(self._engine_ids.get(name, ()))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
     """Everything behind the door."""
 
     config: ServerConfig
     model_name: str
-    """In the API."""
+    """In the API: what answers say."""
     checkpoint_name: str
     engine: Engine
     tokenizer: Tokenizer
-    chat_template: ChatTemplate
+    chat_template: Template
+    dialect: Dialect
     metrics: Metrics
+    store: ResponseStore
+    running: Running = field(default_factory=Running)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     started_unix_s: int = field(default_factory=unix_s)
 
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """Every name that requests may ask for."""
+        return (self.model_name, *self.config.served_model_names[1:])
+
     def check_model(self, asked: str | None) -> None:
         """Raises ModelNotFound when a request names a model that is not served here."""
-        if asked is not None and asked != self.model_name:
+        if asked is not None and asked not in self.model_names:
             raise ModelNotFound(asked=asked, served=self.model_name)
 
     def check_num_choices(self, num_choices: int) -> None:
@@ -102,6 +140,11 @@ class Services:
                 f"unfinished requests; send fewer at once, or serve with a larger --max-waiting",
                 param="n",
             )
+
+
+def request_id(request: Request) -> str:
+    """What the answer's x-request-id says."""
+    return cast(str, request.scope["tokenlight.request_id"])
 
 
 def services(request: Request) -> Services:

@@ -20,6 +20,7 @@ from tokenlight.base.clock import now_s
 from tokenlight.base.errors import InternalError, TokenLightError
 from tokenlight.base.log import event, get_log
 from tokenlight.server.errors import error_response
+from tokenlight.server.messages.errors import messages_error, speaks_messages
 from tokenlight.server.metrics import Metrics
 from tokenlight.server.sse import FAULT, ClientGone
 
@@ -66,7 +67,10 @@ class Trace:
         self._metrics.count_error(error.code)
         if exchange.status is not None:
             raise error  # too late for a status: the connection is closed instead
-        await error_response(error)(exchange.scope, receive, exchange.send)
+        body = None
+        if speaks_messages(exchange.scope):
+            body = messages_error(error, exchange.request_id)
+        await error_response(error, body)(exchange.scope, receive, exchange.send)
 
 
 class _Exchange:
@@ -76,6 +80,7 @@ class _Exchange:
         sent = Headers(scope=scope).get("x-request-id", "")
         self.request_id = sent if _SAFE_ID.fullmatch(sent) else f"req_{secrets.token_hex(12)}"
         self.scope: MutableMapping[str, Any] = scope
+        scope["tokenlight.request_id"] = self.request_id
         self.status: int | None = None
         self._send = send
         self._start_s = now_s()
@@ -83,8 +88,10 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            header = (b"x-request-id", self.request_id.encode("ascii"))
-            message["headers"] = [*message.get("headers", ()), header]
+            request_id = self.request_id.encode("ascii")
+            # OpenAI's clients read the first, Anthropic's the second.
+            headers = [(b"x-request-id", request_id), (b"request-id", request_id)]
+            message["headers"] = [*message.get("headers", ()), *headers]
         await self._send(message)
 
     def log(self) -> None:

@@ -12,18 +12,20 @@ from tokenlight.server.services import Services, services
 
 
 async def list_models(request: Request) -> Response:
-    return json_response(ModelList(data=[_model(services(request))]))
+    svc = services(request)
+    return json_response(ModelList(data=[_model(svc, name) for name in svc.model_names]))
 
 
 async def get_model(request: Request) -> Response:
     svc = services(request)
-    svc.check_model(request.path_params["model_id"])
-    return json_response(_model(svc))
+    name = request.path_params["model_id"]
+    svc.check_model(name)
+    return json_response(_model(svc, name))
 
 
-def _model(svc: Services) -> Model:
+def _model(svc: Services, name: str) -> Model:
     return Model(
-        id=svc.model_name,
+        id=name,
         created=svc.started_unix_s,
         root=svc.checkpoint_name,
         max_model_len=svc.engine.facts.max_model_tokens,

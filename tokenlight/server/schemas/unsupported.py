@@ -79,6 +79,14 @@ CHAT: dict[str, Unsupported] = {
     "documents": Unsupported(advice="put the documents into the messages"),
 }
 
+RESPONSES: dict[str, Unsupported] = {
+    "background": Unsupported(advice="leave it out, or stream: nothing runs in the background"),
+    "conversation": Unsupported(advice="use previous_response_id"),
+    "prompt": Unsupported(advice="write the prompt into instructions and input"),
+    "max_tool_calls": Unsupported(advice="leave it out: this server runs no tools itself"),
+    "top_logprobs": Unsupported(advice="leave it out"),
+}
+
 COMPLETION: dict[str, Unsupported] = {
     **COMMON,
     **LATER,

@@ -20,6 +20,11 @@ REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 class Template(Protocol):
     """`ChatTemplate` is one."""
 
+    @property
+    def source(self) -> str | None:
+        """Its text; None for a model that has none."""
+        ...
+
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],

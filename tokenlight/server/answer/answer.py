@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One answer to a prompt, as it happens: it begins, its items open, grow and close, it ends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tokenlight.server.admission import Admitted
+from tokenlight.server.answer.items import Change, Closed, Grew, Item, Itemizer, Opened
+from tokenlight.server.answer.prompt import Prompt
+from tokenlight.server.generation import FinishReason, Piece, generate_choice
+from tokenlight.server.services import Services
+from tokenlight.text.parsing import ParseFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """The prompt has been computed: the first token is there."""
+
+    num_cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    items: list[Item]
+    failures: list[ParseFailed]
+    """Calls that the model began and did not make; what was readable of them is in the items."""
+    finish_reason: FinishReason
+    matched_stop: str | None
+    num_sampled_tokens: int
+    num_cached_tokens: int
+    num_reasoning_tokens: int
+
+    @property
+    def has_calls(self) -> bool:
+        return any(item.kind == "call" for item in self.items)
+
+
+Happening: TypeAlias = Began | Opened | Grew | Closed | Ended
+
+
+async def answer(
+    svc: Services, admitted: Admitted, prompt: Prompt, *, choice: int = 0
+) -> AsyncGenerator[Happening, None]:
+    """Generate one choice. The first happening is `Began`, the last `Ended`.
+
+    Leaving early, for whatever reason, aborts the generation.
+    """
+    reader = _Reader(svc, prompt)
+    async with aclosing(generate_choice(svc, admitted, choice, index=choice)) as pieces:
+        async for piece in pieces:
+            if not reader.has_begun:
+                yield Began(piece.num_cached_tokens)
+            for change in reader.read(piece):
+                yield change
+            if reader.ended is not None:
+                yield reader.ended
+                return
+
+
+class _Reader:
+    """Pieces of text in, changes out."""
+
+    def __init__(self, svc: Services, prompt: Prompt) -> None:
+        self._metrics = svc.metrics
+        self._parser = svc.dialect.parser(prompt.conversation, prompt.text)
+        self._allows_parallel = prompt.conversation.allows_parallel
+        self._items = Itemizer()
+        self._num_sampled_tokens = 0
+        self._num_reasoning_tokens = 0
+        self.has_begun = False
+        self.ended: Ended | None = None
+
+    def read(self, piece: Piece) -> list[Change]:
+        self.has_begun = True
+        changes = self._items.push(self._parser.push(piece.text))
+        finish = piece.finish_reason
+        if finish is not None:
+            is_cut = finish != "stop" or piece.matched_stop is not None
+            changes += self._items.push(self._parser.finish(is_cut=is_cut))
+        self._count(piece, changes)
+        if not self._allows_parallel:
+            cut = _first_call_end(changes)
+            if cut is not None:
+                # One call was asked for; the model is stopped where it could begin another.
+                changes, finish = changes[:cut], "stop"
+                self._items.keep(changes[-1].item)
+        if finish is not None:
+            changes += self._items.finish()
+            self._end(piece, finish)
+        return changes
+
+    def _count(self, piece: Piece, changes: list[Change]) -> None:
+        num_new_tokens = piece.num_sampled_tokens - self._num_sampled_tokens
+        self._num_sampled_tokens = piece.num_sampled_tokens
+        if not any(change.item.kind != "reasoning" for change in changes) and (
+            self._items.is_thinking
+        ):
+            self._num_reasoning_tokens += num_new_tokens
+
+    def _end(self, piece: Piece, finish: FinishReason) -> None:
+        for failure in self._items.failures:
+            self._metrics.count_parse_failure(failure.parser, failure.reason)
+        self.ended = Ended(
+            items=self._items.items,
+            failures=self._items.failures,
+            finish_reason=finish,
+            matched_stop=piece.matched_stop,
+            num_sampled_tokens=piece.num_sampled_tokens,
+            num_cached_tokens=piece.num_cached_tokens,
+            num_reasoning_tokens=self._num_reasoning_tokens,
+        )
+
+
+def _first_call_end(changes: list[Change]) -> int | None:
+    """How many changes there are up to the one that ends a call."""
+    for i, change in enumerate(changes):
+        if isinstance(change, Closed) and change.item.kind == "call":
+            return i + 1
+    return None
+
+
+async def whole_answer(svc: Services, admitted: Admitted, prompt: Prompt) -> Ended:
+    """The answer once it is complete."""
+    ended: Ended | None = None
+    async with aclosing(answer(svc, admitted, prompt)) as happenings:
+        async for happening in happenings:
+            if isinstance(happening, Ended):
+                ended = happening
+    assert ended is not None
+    return ended
+
+
+async def encoded(
+    happenings: AsyncGenerator[Happening, None], encode: Callable[[Happening], bytes]
+) -> AsyncGenerator[bytes, None]:
+    """The events of a stream; what says nothing in its protocol is left out."""
+    async with aclosing(happenings):
+        async for happening in happenings:
+            if event := encode(happening):
+                yield event

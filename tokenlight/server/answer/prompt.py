@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A conversation's prompt: cleaned, mended, rendered, tokenised; the same for every protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from tokenlight.server.admission import INLINE_CHARS
+from tokenlight.server.notes import Notes
+from tokenlight.server.services import Services
+from tokenlight.text.conversation import Conversation, mend, without_volatile
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    conversation: Conversation
+    """As it was rendered."""
+    text: str
+    token_ids: list[int]
+
+
+async def make_prompt(svc: Services, conversation: Conversation, notes: Notes) -> Prompt:
+    """The prompt that the model gets; what was done on the way goes to `notes`.
+
+    Raises:
+        InvalidRequest: the conversation is empty, or the template refuses it in every form.
+    """
+    if svc.config.volatile_lines == "neutralize":
+        conversation, found = without_volatile(conversation)
+        notes.add("neutralized", found)
+    conversation, mended = mend(conversation)
+    notes.add("mended", mended)
+    if _num_chars(conversation) <= INLINE_CHARS:
+        return _render(svc, conversation)
+    # The other streams must not wait for it.
+    return await asyncio.to_thread(_render, svc, conversation)
+
+
+def _render(svc: Services, conversation: Conversation) -> Prompt:
+    text = svc.dialect.render(conversation)
+    # The template writes the begin-of-text token itself where the model wants one.
+    token_ids = svc.tokenizer.encode(text, parse_special=True, add_bos=False)
+    return Prompt(conversation, text, token_ids)
+
+
+def _num_chars(conversation: Conversation) -> int:
+    said = sum(len(turn.text) + len(turn.reasoning) for turn in conversation.turns)
+    said += sum(len(result.text) for turn in conversation.turns for result in turn.results)
+    said += sum(len(call.arguments) for turn in conversation.turns for call in turn.calls)
+    return said + sum(256 + len(tool.description) for tool in conversation.tools)

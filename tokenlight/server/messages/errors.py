@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors in Anthropic's words, so that its clients do what they do: compact, wait, or give up."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.types import Scope
+
+from tokenlight.base import errors as e
+from tokenlight.base.errors import TokenLightError
+from tokenlight.server.errors import http_error
+from tokenlight.server.messages.schema import MessagesError, MessagesErrorResponse
+
+_TYPE_OF_STATUS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+
+
+def messages_error(error: TokenLightError, request_id: str | None = None) -> MessagesErrorResponse:
+    status = http_error(error).status
+    message = error.message
+    if isinstance(error, e.ContextTooLong):
+        # Claude Code looks for these words and numbers, and compacts the conversation.
+        message = (
+            f"prompt is too long: {error.prompt_tokens} tokens > {error.limit_tokens - 1} maximum"
+        )
+    return MessagesErrorResponse(
+        error=MessagesError(type=_TYPE_OF_STATUS.get(status, "api_error"), message=message),
+        request_id=request_id,
+    )
+
+
+def failure_event(error: TokenLightError) -> bytes:
+    return b"event: error\ndata: %b\n\n" % msgspec.json.encode(messages_error(error))
+
+
+def speaks_messages(scope: Scope) -> bool:
+    """Whether a request is of this protocol, by its path or by the version that it names."""
+    return scope["path"].startswith("/v1/messages") or (
+        scope["path"].startswith("/v1/models")
+        and any(name == b"anthropic-version" for name, _ in scope["headers"])
+    )

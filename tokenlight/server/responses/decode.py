@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Responses body as a conversation.
+
+What becomes of input items:
+
+    message (with or without `type`)      a turn; `developer` is `system`
+    reasoning                             Reasoning: its text, or what we sealed into it
+    function_call, custom_tool_call       ToolCall
+    X_call with a call_id                 ToolCall of a tool X with the item's own fields
+    X_output with a call_id               ToolResult
+    any other kind                        left out, and named in x-tokenlight-ignored
+
+What the assistant said, thought and called in a row is one turn. An image or file from the user is
+refused: the model reads text only; in a tool's output it is a remark, so that a session goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
+from tokenlight.server.notes import Notes
+from tokenlight.server.responses.schema import Item, ResponsesRequest
+from tokenlight.server.responses.tools import (
+    CUSTOM_INPUT,
+    KnownTool,
+    decode_tool_choice,
+    visible_name,
+)
+from tokenlight.server.sealed import unseal
+from tokenlight.text.conversation import (
+    Conversation,
+    Part,
+    Reasoning,
+    ReasoningWish,
+    Role,
+    Shape,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
+
+_UNSEEN = "[an image or file was here: this model reads text only]"
+_ROLES: dict[object, Role] = {
+    "user": "user",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+}
+_OWN_FIELDS = frozenset(("type", "id", "call_id", "status", "caller"))
+
+
+def decode_conversation(
+    body: ResponsesRequest,
+    earlier: Iterable[Turn],
+    said: Sequence[Turn],
+    known: dict[str, KnownTool],
+) -> Conversation:
+    """Put a request together.
+
+    Args:
+        body: the request.
+        earlier: what stored responses before it hold.
+        said: `decode_input` of this request.
+        known: its tools.
+
+    Raises:
+        InvalidRequest: `tool_choice` or `text.format` cannot be used.
+    """
+    head = [Turn("system", (Text(body.instructions),))] if body.instructions else []
+    return Conversation(
+        turns=(*head, *earlier, *said),
+        tools=tuple(found.tool for found in known.values()),
+        tool_choice=decode_tool_choice(body.tool_choice, known.values()),
+        allows_parallel=body.parallel_tool_calls is not False,
+        reasoning=_reasoning(body.reasoning.effort if body.reasoning else None),
+        shape=_shape(body.text.format if body.text else None),
+    )
+
+
+def decode_input(sent: str | list[Item] | None, notes: Notes) -> list[Turn]:
+    """The turns of this request's own input.
+
+    Raises:
+        InvalidRequest: an item lacks what it must have.
+        UnsupportedParameter: the user sends what this model cannot read.
+    """
+    if sent is None:
+        return []
+    if isinstance(sent, str):
+        return [Turn("user", (Text(sent),))]
+    turns: list[Turn] = []
+    for i, item in enumerate(sent):
+        role, parts = _item(f"input[{i}]", item, notes)
+        if role == "assistant" and turns and turns[-1].role == "assistant":
+            turns[-1] = Turn("assistant", (*turns[-1].parts, *parts))
+        elif parts or role != "assistant":
+            turns.append(Turn(role, parts))
+    return [turn for turn in turns if turn.parts]
+
+
+def _item(where: str, item: Item, notes: Notes) -> tuple[Role, tuple[Part, ...]]:
+    kind = item.get("type")
+    if kind == "message" or (kind is None and "role" in item):
+        return _message(where, item, notes)
+    if kind == "reasoning":
+        text = _reasoning_text(item)
+        return "assistant", (Reasoning(text),) if text else ()
+    if kind == "function_call":
+        return "assistant", (_function_call(item),)
+    if kind == "custom_tool_call":
+        arguments = _json({CUSTOM_INPUT: _string(item, "input")})
+        return "assistant", (ToolCall(_call_id(item), _string(item, "name"), arguments),)
+    if isinstance(kind, str) and isinstance(item.get("call_id"), str):
+        if kind.endswith("_output"):
+            return "tool", (ToolResult(_call_id(item), _output(where, item, notes)),)
+        if kind.endswith("_call"):
+            rest = {key: value for key, value in item.items() if key not in _OWN_FIELDS}
+            name = kind.removesuffix("_call")
+            return "assistant", (ToolCall(_call_id(item), name, _json(rest)),)
+    notes.ignore(kind)
+    return "assistant", ()
+
+
+def _message(where: str, item: Item, notes: Notes) -> tuple[Role, tuple[Part, ...]]:
+    role = _ROLES.get(item.get("role"))
+    if role is None:
+        raise InvalidRequest(
+            f"'{where}.role' must be one of {', '.join(map(str, _ROLES))}, got "
+            f"{item.get('role')!r}",
+            param=f"{where}.role",
+        )
+    texts = _texts(f"{where}.content", item.get("content"), notes, is_output=role == "assistant")
+    return role, tuple(map(Text, texts or [""]))
+
+
+def _function_call(item: Item) -> ToolCall:
+    arguments = item.get("arguments")
+    written = arguments if isinstance(arguments, str) else _json(arguments or {})
+    name = visible_name(_string(item, "name"), _string(item, "namespace"))
+    return ToolCall(_call_id(item), name, written)
+
+
+def _output(where: str, item: Item, notes: Notes) -> str:
+    output = item.get("output")
+    if output is None or isinstance(output, (str, list)):
+        return "\n".join(_texts(f"{where}.output", output, notes, is_output=True))
+    return _json(output)
+
+
+def _texts(where: str, content: object, notes: Notes, *, is_output: bool) -> list[str]:
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [content]
+    if not isinstance(content, list):
+        raise InvalidRequest(f"{where!r} must be a string or a list of parts", param=where)
+    return [
+        text
+        for i, part in enumerate(content)
+        for text in _part_texts(f"{where}[{i}]", part, notes, is_output=is_output)
+    ]
+
+
+def _part_texts(where: str, part: object, notes: Notes, *, is_output: bool) -> list[str]:
+    if isinstance(part, str):
+        return [part]
+    if not isinstance(part, dict):
+        raise InvalidRequest(f"{where!r} must be an object with a type", param=where)
+    kind = part.get("type")
+    if kind in ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text"):
+        text = part.get("refusal" if kind == "refusal" else "text")
+        if not isinstance(text, str):
+            raise InvalidRequest(f"'{where}.text' must be a string", param=f"{where}.text")
+        return [text]
+    if isinstance(kind, str) and kind.endswith(("image", "image_url", "file", "audio")):
+        if is_output:
+            return [_UNSEEN]
+        raise UnsupportedParameter(
+            f"{where}.type", advice=f"leave {kind!r} out: this model reads text only"
+        )
+    notes.ignore(kind)
+    return []
+
+
+def _reasoning_text(item: Item) -> str:
+    """What was thought: in words, as we sealed it, or at least its summary."""
+    for key in ("content", "summary"):
+        parts = item.get(key)
+        texts = [
+            part["text"]
+            for part in (parts if isinstance(parts, list) else ())
+            if isinstance(part, dict) and isinstance(part.get("text"), str)
+        ]
+        if texts:
+            return "\n".join(texts)
+        if key == "content":
+            sealed = unseal(_string(item, "encrypted_content"))
+            if sealed is not None:
+                return sealed
+    return ""
+
+
+_IS_OFF = ("none", "minimal")
+_EFFORTS = {"xhigh": "high", "max": "high"}
+
+
+def _reasoning(effort: str | None) -> ReasoningWish:
+    if effort is None:
+        return ReasoningWish()
+    if effort in _IS_OFF:
+        return ReasoningWish(is_on=False)
+    return ReasoningWish(is_on=True, effort=_EFFORTS.get(effort, effort))
+
+
+def _shape(asked: dict[str, Any] | None) -> Shape | None:
+    kind = (asked or {}).get("type")
+    if asked is None or kind not in ("json_schema", "json_object"):
+        return None
+    if kind == "json_object":
+        return Shape(json_schema={"type": "object"})
+    schema = asked.get("schema")
+    if not isinstance(schema, dict):
+        raise InvalidRequest(
+            "'text.format.schema' must be an object: a JSON Schema", param="text.format.schema"
+        )
+    return Shape(json_schema=schema)
+
+
+def _call_id(item: Item) -> str:
+    return _string(item, "call_id") or _string(item, "id")
+
+
+def _string(item: Item, key: str) -> str:
+    value = item.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""POST /v1/responses, and reading, deleting and cancelling what it stored: OpenAI's protocol."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from tokenlight.base.clock import unix_s
+from tokenlight.base.errors import InvalidRequest
+from tokenlight.server.admission import Admitted, admit, limit_headers
+from tokenlight.server.answer.answer import Ended, answer, whole_answer
+from tokenlight.server.answer.prompt import Prompt, make_prompt
+from tokenlight.server.auth import sent_key
+from tokenlight.server.body import decode_body, read_body
+from tokenlight.server.notes import Notes
+from tokenlight.server.responses.decode import decode_conversation, decode_input
+from tokenlight.server.responses.encode import Envelope, ItemEncoder, answered_turn
+from tokenlight.server.responses.schema import (
+    Deleted,
+    ItemList,
+    ResponseAnswer,
+    ResponsesEvent,
+    ResponsesRequest,
+)
+from tokenlight.server.responses.stream import ResponsesStream
+from tokenlight.server.responses.tools import decode_tools
+from tokenlight.server.schemas.endpoint import Endpoint, json_response
+from tokenlight.server.schemas.parameters import GenerationFields
+from tokenlight.server.schemas.unsupported import RESPONSES
+from tokenlight.server.services import Services, services
+from tokenlight.server.sse import EventStream, until_disconnect
+from tokenlight.server.store import StoredResponse, owner_of
+from tokenlight.text.conversation import Turn
+
+_SEALED = "reasoning.encrypted_content"
+
+
+async def create_response(request: Request) -> Response | ASGIApp:
+    svc = services(request)
+    svc.lifecycle.check_open()
+    data = await read_body(request, svc.config.max_body_bytes)
+    body = decode_body(data, ResponsesRequest, RESPONSES)
+    svc.check_model(body.model)
+    notes = Notes()
+    asked = await _ask(svc, request, body, notes)
+    headers = {**limit_headers([asked.admitted]), **notes.headers()}
+    if body.stream:
+        stream = ResponsesStream(asked.envelope, asked.items)
+        return EventStream(
+            _events(svc, asked, stream),
+            headers=headers,
+            on_error=svc.metrics.count_error,
+            voice=stream,
+        )
+    made = await until_disconnect(request.receive, _whole(svc, asked))
+    return json_response(made, headers=headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A validated request."""
+
+    envelope: Envelope
+    items: ItemEncoder
+    admitted: Admitted
+    prompt: Prompt
+    owner: bytes
+    said: list[Turn]
+    """Its own input."""
+
+
+async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: Notes) -> _Asked:
+    owner = owner_of(sent_key(request.headers))
+    known = decode_tools(body.tools or (), notes)
+    said = decode_input(body.input, notes)
+    earlier: list[Turn] = []
+    if body.previous_response_id is not None:
+        earlier = await svc.store.get_turns(owner, body.previous_response_id)
+    if not said and not earlier:
+        raise InvalidRequest("'input' is empty: send at least 1 item or a text", param="input")
+    conversation = decode_conversation(body, earlier, said, known)
+    prompt = await make_prompt(svc, conversation, notes)
+    response_id = f"resp_{secrets.token_hex(16)}"
+    admitted = admit(
+        svc,
+        _generation_fields(body),
+        prompt.token_ids,
+        request_id=response_id,
+        max_tokens=body.max_output_tokens,
+        param="input",
+    )
+    return _Asked(
+        envelope=Envelope(response_id, unix_s(), svc.model_name, body, len(prompt.token_ids)),
+        items=ItemEncoder(known, seals_reasoning=_SEALED in (body.include or ())),
+        admitted=admitted,
+        prompt=prompt,
+        owner=owner,
+        said=said,
+    )
+
+
+def _generation_fields(body: ResponsesRequest) -> GenerationFields:
+    return GenerationFields(
+        temperature=body.temperature,
+        top_p=body.top_p or None,
+        stream=body.stream,
+        skip_special_tokens=False,  # the parser reads them
+    )
+
+
+async def _whole(svc: Services, asked: _Asked) -> ResponseAnswer:
+    ended = await whole_answer(svc, asked.admitted, asked.prompt)
+    return await _finish(svc, asked, ended)
+
+
+async def _events(
+    svc: Services, asked: _Asked, stream: ResponsesStream
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(answer(svc, asked.admitted, asked.prompt)) as happenings:
+        async for happening in happenings:
+            if isinstance(happening, Ended):
+                # Before its last event: the client may continue from it at once.
+                await _finish(svc, asked, happening)
+            if events := stream.event(happening):
+                yield events
+
+
+async def _finish(svc: Services, asked: _Asked, ended: Ended) -> ResponseAnswer:
+    response = asked.envelope.ended(ended, asked.items)
+    if response.store:
+        await svc.store.save(
+            asked.owner,
+            StoredResponse(
+                id=response.id,
+                previous_id=response.previous_response_id,
+                response=msgspec.json.encode(response),
+                input=_input_items(asked.envelope.body),
+                turns=[*asked.said, answered_turn(ended)],
+            ),
+        )
+    return response
+
+
+def _input_items(body: ResponsesRequest) -> list[dict[str, Any]]:
+    """The input as items that have ids."""
+    sent = body.input
+    if sent is None or isinstance(sent, str):
+        content = [{"type": "input_text", "text": sent or ""}]
+        sent = [{"type": "message", "role": "user", "content": content}] if sent else []
+    return [
+        {"id": f"item_{secrets.token_hex(12)}", "type": "message", **item}
+        if not isinstance(item.get("id"), str)
+        else item
+        for item in sent
+    ]
+
+
+async def get_response(request: Request) -> Response:
+    svc = services(request)
+    if request.query_params.get("stream", "false").lower() not in ("false", "0"):
+        raise InvalidRequest(
+            "'stream' is not supported when a stored response is read; leave it out",
+            param="stream",
+        )
+    data = await svc.store.get_response(_owner(request), request.path_params["response_id"])
+    return Response(data, media_type="application/json")
+
+
+async def delete_response(request: Request) -> Response:
+    response_id = request.path_params["response_id"]
+    await services(request).store.delete(_owner(request), response_id)
+    return json_response(Deleted(id=response_id))
+
+
+async def cancel_response(request: Request) -> Response:
+    response_id = request.path_params["response_id"]
+    await services(request).store.get_response(_owner(request), response_id)
+    raise InvalidRequest(
+        f"{response_id!r} has ended and cannot be cancelled; close the connection of a response "
+        f"that is being streamed to stop it",
+        param="response_id",
+    )
+
+
+async def list_input_items(request: Request) -> Response:
+    response_id = request.path_params["response_id"]
+    items = await services(request).store.get_input(_owner(request), response_id)
+    if request.query_params.get("order", "desc") == "desc":
+        items.reverse()
+    after = request.query_params.get("after")
+    ids = [item["id"] for item in items]
+    if after in ids:
+        items = items[ids.index(after) + 1 :]
+    limit = _limit(request)
+    page = items[:limit]
+    return json_response(
+        ItemList(
+            data=page,
+            first_id=page[0]["id"] if page else None,
+            last_id=page[-1]["id"] if page else None,
+            has_more=len(items) > limit,
+        )
+    )
+
+
+def _limit(request: Request) -> int:
+    sent = request.query_params.get("limit", "20")
+    if not sent.isdecimal() or not 1 <= int(sent) <= 100:
+        raise InvalidRequest(
+            f"'limit' must be a whole number from 1 to 100, got {sent!r}", param="limit"
+        )
+    return int(sent)
+
+
+def _owner(request: Request) -> bytes:
+    return owner_of(sent_key(request.headers))
+
+
+ENDPOINTS = [
+    Endpoint(
+        path="/v1/responses",
+        method="POST",
+        handler=create_response,
+        summary="Answer a conversation, in OpenAI's Responses protocol.",
+        request=ResponsesRequest,
+        response=ResponseAnswer,
+        event=ResponsesEvent,
+    ),
+    Endpoint(
+        path="/v1/responses/{response_id}",
+        method="GET",
+        handler=get_response,
+        summary="A stored response.",
+        response=ResponseAnswer,
+    ),
+    Endpoint(
+        path="/v1/responses/{response_id}",
+        method="DELETE",
+        handler=delete_response,
+        summary="Forget a stored response.",
+        response=Deleted,
+    ),
+    Endpoint(
+        path="/v1/responses/{response_id}/cancel",
+        method="POST",
+        handler=cancel_response,
+        summary="Cancel a response that runs in the background; here none does.",
+        response=ResponseAnswer,
+    ),
+    Endpoint(
+        path="/v1/responses/{response_id}/input_items",
+        method="GET",
+        handler=list_input_items,
+        summary="The input items of a stored response.",
+        response=ItemList,
+    ),
+]
