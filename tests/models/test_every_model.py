@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logits of every model equal transformers', from a GGUF file and from a folder saved by it."""
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from tests.models.hugging_face import logits_of, make_twin, random_state
 from tests.models.rig import Rig
@@ -142,6 +144,27 @@ def test_equals_transformers(tmp_path: Path, variant: Variant, layout: str) -> N
     theirs = logits_of(twin, prompt)
     assert float((ours - theirs).abs().max()) < TOLERANCE
     assert float(theirs.std()) > 1
+
+
+def test_the_text_part_of_a_model_that_sees(tmp_path: Path) -> None:
+    """Gemma 3 as most people have it: a larger configuration, prefixed names, tensors of vision."""
+    variant = VARIANTS["gemma3"]
+    state = random_state(variant.model_type, variant.config, seed=5)
+    twin = make_twin(variant.model_type, variant.config, state)
+    twin.save_pretrained(tmp_path)
+    text = json.loads((tmp_path / "config.json").read_text())
+    text.pop("tie_word_embeddings")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma3", "text_config": text}))
+    for prefix in ("language_model.model.", "model.language_model."):
+        tensors = {
+            prefix + name.removeprefix("model."): torch.from_numpy(array)
+            for name, array in state.items()
+        }
+        tensors["vision_tower.embeddings.weight"] = torch.zeros(3)
+        save_file(tensors, tmp_path / "model.safetensors")
+        prompt = list(range(40, 70))
+        ours = Rig(open_checkpoint(tmp_path)).step({0: prompt})[0]
+        assert float((ours - logits_of(twin, prompt)).abs().max()) < TOLERANCE
 
 
 def test_every_model_file_is_compared() -> None:

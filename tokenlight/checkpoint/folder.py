@@ -37,11 +37,7 @@ def open_folder(path: Path) -> Checkpoint:
             f"{path}: the weights are quantized as {method!r}, which is not supported; "
             f"use the original checkpoint or a GGUF file of it"
         )
-    text = raw.get("text_config")
-    config = complete_config(text if isinstance(text, dict) else raw, path / "config.json")
-    # The text model's own tensors may be nested, but its tie is stated outside.
-    if isinstance(text, dict) and isinstance(raw.get("tie_word_embeddings"), bool):
-        config["tie_word_embeddings"] = raw["tie_word_embeddings"]
+    config = complete_config(_text_config(raw), path / "config.json")
     generation = _find_json(path / "generation_config.json")
     tokenizer_config = _find_json(path / "tokenizer_config.json")
     files = {name: path / name for name in TOKENIZER_FILES if (path / name).is_file()}
@@ -59,6 +55,15 @@ def open_folder(path: Path) -> Checkpoint:
         eos_token_ids=_eos_token_ids(config, generation),
         num_bytes=sum(each.stat().st_size for each in {e.path for e in tensors.values()}),
     )
+
+
+def _text_config(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The text model's part, with what is stated for the whole."""
+    text = raw.get("text_config")
+    if not isinstance(text, dict):
+        return raw
+    shared = ("model_type", "tie_word_embeddings", "bos_token_id", "eos_token_id")
+    return {key: raw[key] for key in shared if raw.get(key) is not None} | text
 
 
 def _name(path: Path) -> str:
