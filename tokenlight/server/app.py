@@ -23,6 +23,7 @@ from tokenlight.server.routes import (
     metrics,
     models,
     openapi,
+    probes,
     ready,
     responses,
     tokenize,
@@ -45,6 +46,7 @@ ENDPOINTS = [
     *ready.ENDPOINTS,
     *version.ENDPOINTS,
     *metrics.ENDPOINTS,
+    *probes.ENDPOINTS,
     *openapi.ENDPOINTS,
     *docs.ENDPOINTS,
 ]

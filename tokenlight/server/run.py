@@ -90,11 +90,16 @@ def check_certificate(config: ServerConfig) -> None:
         return
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(config.ssl_certfile, config.ssl_keyfile)
+        context.load_cert_chain(
+            config.ssl_certfile,
+            config.ssl_keyfile,
+            password=lambda: "",  # else Python asks for one on the terminal
+        )
     except OSError as error:  # ssl.SSLError is one
         raise ConfigError(
-            f"--ssl-certfile {config.ssl_certfile} with --ssl-keyfile {config.ssl_keyfile} cannot be "
-            f"used: {error.strerror or error}; both are PEM files of one certificate"
+            f"--ssl-certfile {config.ssl_certfile} with --ssl-keyfile {config.ssl_keyfile} cannot "
+            f"be used: {error.strerror or error}; both are PEM files of one certificate, the key "
+            f"without a password"
         ) from None
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -13,7 +15,9 @@ from tokenlight.server.services import Services, services
 
 async def list_models(request: Request) -> Response:
     svc = services(request)
-    return json_response(ModelList(data=[_model(svc, name) for name in svc.model_names]))
+    names = svc.model_names
+    models = [_model(svc, name) for name in names]
+    return json_response(ModelList(data=models, first_id=names[0], last_id=names[-1]))
 
 
 async def get_model(request: Request) -> Response:
@@ -24,11 +28,16 @@ async def get_model(request: Request) -> Response:
 
 
 def _model(svc: Services, name: str) -> Model:
+    limit_tokens = svc.engine.facts.max_model_tokens
     return Model(
         id=name,
         created=svc.started_unix_s,
         root=svc.checkpoint_name,
-        max_model_len=svc.engine.facts.max_model_tokens,
+        max_model_len=limit_tokens,
+        display_name=name,
+        created_at=datetime.fromtimestamp(svc.started_unix_s, UTC).isoformat(),
+        max_input_tokens=limit_tokens - 1,
+        max_tokens=limit_tokens - 1,
     )
 
 

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from tokenlight.base.clock import unix_s
-from tokenlight.base.errors import InvalidRequest
+from tokenlight.base.errors import ContextTooLong, InvalidRequest
 from tokenlight.server.admission import Admitted, admit, limit_headers
 from tokenlight.server.answer.answer import Ended, answer, whole_answer
 from tokenlight.server.answer.prompt import Prompt, make_prompt
@@ -51,7 +51,12 @@ async def create_response(request: Request) -> Response | ASGIApp:
     body = decode_body(data, ResponsesRequest, RESPONSES)
     svc.check_model(body.model)
     notes = Notes()
-    asked = await _ask(svc, request, body, notes)
+    try:
+        asked = await _ask(svc, request, body, notes)
+    except ContextTooLong as error:
+        if not (body.stream and _compacts_on_event(request)):
+            raise
+        return _overflow(svc, body, error)
     headers = {**limit_headers([asked.admitted]), **notes.headers()}
     if body.stream:
         stream = ResponsesStream(asked.envelope, asked.items)
@@ -63,6 +68,26 @@ async def create_response(request: Request) -> Response | ASGIApp:
         )
     made = await until_disconnect(request.receive, _whole(svc, asked))
     return json_response(made, headers=headers)
+
+
+def _compacts_on_event(request: Request) -> bool:
+    """Codex compacts when a stream says that the context is full, and gives up on a 400."""
+    return request.headers.get("originator", "").startswith("codex")
+
+
+def _overflow(svc: Services, body: ResponsesRequest, error: ContextTooLong) -> ASGIApp:
+    envelope = Envelope(_response_id(), unix_s(), svc.model_name, body, error.prompt_tokens)
+    stream = ResponsesStream(envelope, ItemEncoder({}, seals_reasoning=False))
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        svc.metrics.count_error(error.code)
+        yield stream.failure(error)
+
+    return EventStream(events(), headers={}, on_error=svc.metrics.count_error, voice=stream)
+
+
+def _response_id() -> str:
+    return f"resp_{secrets.token_hex(16)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +114,7 @@ async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: N
         raise InvalidRequest("'input' is empty: send at least 1 item or a text", param="input")
     conversation = decode_conversation(body, earlier, said, known)
     prompt = await make_prompt(svc, conversation, notes)
-    response_id = f"resp_{secrets.token_hex(16)}"
+    response_id = _response_id()
     admitted = admit(
         svc,
         _generation_fields(body),

@@ -21,7 +21,7 @@ class Endpoint:
     """A path, a method, and what goes in and out."""
 
     path: str
-    method: Literal["DELETE", "GET", "HEAD", "POST"]
+    method: Literal["DELETE", "GET", "POST"]
     handler: Callable[[Request], Awaitable[Response | ASGIApp]]
     summary: str
     request: Schema | None = None

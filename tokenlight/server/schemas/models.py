@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GET /v1/models: what goes out."""
+"""GET /v1/models: what goes out, with the fields that OpenAI's and Anthropic's clients look for."""
 
 from __future__ import annotations
 
@@ -18,8 +18,19 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     parent: None = None
     max_model_len: int
     """Prompt and answer together, in tokens."""
+    type: Literal["model"] = "model"
+    display_name: str
+    created_at: str
+    """`created`, as Anthropic's clients read it."""
+    max_input_tokens: int
+    max_tokens: int
+    """The longest answer, to the shortest prompt."""
+    lifecycle: Literal["active"] = "active"
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
     data: list[Model]
+    first_id: str
+    last_id: str
+    has_more: Literal[False] = False
