@@ -6,12 +6,19 @@ import shlex
 
 import pytest
 
+from tests.models.tiny import write_tiny_llama
 from tokenlight.base.env import Env, read_env
 from tokenlight.base.errors import ConfigError
 from tokenlight.checkpoint import FetchProgress
 from tokenlight.cli import main, serve
 from tokenlight.cli.serve import banner
-from tokenlight.cli.settings import ProgressLine, engine_config, server_config, with_model_file
+from tokenlight.cli.settings import (
+    ProgressLine,
+    engine_config,
+    from_file,
+    server_config,
+    with_model_files,
+)
 from tokenlight.config.flags import FlagParser
 from tokenlight.server.run import bind
 
@@ -26,25 +33,51 @@ def env(tmp_path, **variables: str) -> Env:
     return read_env({"TOKENLIGHT_CACHE": str(tmp_path), **variables})
 
 
-def test_a_flag_wins_over_a_variable_and_a_variable_over_the_default(tmp_path):
+def configs(variables: Env, *argv: str):
+    args = typed(*argv)
+    file = from_file(args)
+    return server_config(args, variables, file), engine_config(args, variables, file)
+
+
+def test_a_flag_wins_over_a_file_a_file_over_a_variable_and_a_variable_over_the_default(tmp_path):
     variables = env(
         tmp_path,
         TOKENLIGHT_API_KEY="from-env",
         TOKENLIGHT_NUM_THREADS="3",
         TOKENLIGHT_LOG_LEVEL="debug",
     )
-    assert server_config(typed(), variables).api_key == "from-env"
-    assert server_config(typed("--api-key", "typed"), variables).api_key == "typed"
-    assert server_config(typed(), variables).log_level == "debug"
-    assert server_config(typed("--log-level", "error"), variables).log_level == "error"
-    assert engine_config(typed(), variables).num_threads == 3
-    assert engine_config(typed("--num-threads", "1"), variables).num_threads == 1
-    assert server_config(typed(), env(tmp_path)).api_key is None
+    server, engine = configs(variables)
+    assert (server.api_key, server.log_level, engine.num_threads) == ("from-env", "debug", 3)
+    assert configs(env(tmp_path))[0].api_key is None
+
+    file = tmp_path / "flags.yaml"
+    file.write_text("api-key: from-file\nlog_level: error\nnum-threads: 2\nmodel: file.gguf\n")
+    server, engine = configs(variables, "--config", str(file))
+    assert (server.api_key, server.log_level, engine.num_threads) == ("from-file", "error", 2)
+    assert engine.model.model == "file.gguf"
+
+    flags = ["typed.gguf", "--api-key", "typed", "--log-level", "info", "--num-threads", "1"]
+    server, engine = configs(variables, "--config", str(file), *flags)
+    assert (server.api_key, server.log_level, engine.num_threads) == ("typed", "info", 1)
+    assert engine.model.model == "typed.gguf"
 
 
-def test_a_named_model_is_used_as_named(tmp_path):
-    config = engine_config(typed("some.gguf"), env(tmp_path))
-    assert with_model_file(config, env(tmp_path)).model.model == "some.gguf"
+def test_a_model_that_is_there_is_used_as_named(tmp_path):
+    path = tmp_path / "some.gguf"
+    path.touch()
+    _, config = configs(env(tmp_path), str(path))
+    assert with_model_files(config, env(tmp_path)) == config
+
+
+def test_pull_of_a_model_that_is_there_says_where_and_what(tmp_path, capsys):
+    path = write_tiny_llama(tmp_path / "tiny.gguf")
+    assert main(["pull", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == str(path)
+
+
+def test_pull_of_what_is_no_model_is_an_error(tmp_path, capsys):
+    assert main(["pull", str(tmp_path / "nothing.gguf")]) == 1
+    assert "nothing.gguf" in capsys.readouterr().err
 
 
 def test_a_port_in_use_is_told_before_any_model_is_looked_for(tmp_path, monkeypatch, capsys):

@@ -109,7 +109,13 @@ def make_server(engine: FakeEngine, config: ServerConfig) -> RunningServer:
         engine.start()
         made.append(
             RunningServer(
-                url_of(listener, config), engine, svc, asyncio.get_running_loop(), stop, thread, codes
+                url_of(listener, config),
+                engine,
+                svc,
+                asyncio.get_running_loop(),
+                stop,
+                thread,
+                codes,
             )
         )
         try:

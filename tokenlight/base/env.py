@@ -5,11 +5,13 @@ Nothing else reads os.environ.
 """
 
 import os
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tokenlight.base.errors import ConfigError
+from tokenlight.base.log import LogLevel
 
 
 def _path(name: str, text: str) -> Path:
@@ -45,7 +47,7 @@ class Env:
     num_threads: int | None = None
     """TOKENLIGHT_NUM_THREADS: CPU threads of the engine. Default: one per physical core."""
 
-    log_level: str = "info"
+    log_level: LogLevel = "info"
     """TOKENLIGHT_LOG_LEVEL: debug, info, warning or error; the flag --log-level wins."""
 
 
@@ -72,7 +74,7 @@ def read_env(environ: Mapping[str, str] | None = None) -> Env:
         ),
         api_key=source.get("TOKENLIGHT_API_KEY") or None,
         num_threads=None if threads is None else _count("TOKENLIGHT_NUM_THREADS", threads),
-        log_level=level,
+        log_level=typing.cast(LogLevel, level),
     )
 
 

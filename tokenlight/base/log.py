@@ -3,6 +3,9 @@
 
 import logging
 import sys
+from typing import Literal, TypeAlias
+
+LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 _ROOT = "tokenlight"
 
@@ -23,6 +26,14 @@ def configure(level: str) -> None:
         )
         root.addHandler(sink)
         root.propagate = False
+
+
+def show_library(name: str, level: LogLevel) -> None:
+    """Send a library's log lines where ours go, from `level` up."""
+    library = logging.getLogger(name)
+    library.setLevel(level.upper())
+    library.handlers = logging.getLogger(_ROOT).handlers
+    library.propagate = False
 
 
 def event(name: str, **fields: object) -> str:

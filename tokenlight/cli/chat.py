@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from typing import TYPE_CHECKING
 
 from tokenlight.base.errors import TokenLightError
+from tokenlight.base.log import LogLevel
 from tokenlight.config import EngineConfig
 from tokenlight.config.flags import add_flags
 
@@ -35,12 +36,12 @@ def run(args: argparse.Namespace) -> int:
     from tokenlight.base import log
     from tokenlight.base.env import read_env
     from tokenlight.cli.local_server import Door, local_server
-    from tokenlight.cli.settings import engine_config, with_model_file
+    from tokenlight.cli.settings import engine_config, with_model_files
     from tokenlight.cli.talk import Server
 
     env = read_env()
     # What a chat shows is the conversation: log lines of its own server come only when asked for.
-    level = env.log_level if env.log_level != "info" else "warning"
+    level: LogLevel = env.log_level if env.log_level != "info" else "warning"
     log.configure(level)
     if args.url:
         door: AbstractContextManager[Door] = nullcontext(
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         )
     else:
         print("starting a server for this chat", file=sys.stderr, flush=True)
-        config = with_model_file(engine_config(args, env), env)
+        config = with_model_files(engine_config(args, env, {}), env)
         door = local_server(config, level)
     parameters = {
         name: value

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from tokenlight.base.log import LogLevel
 from tokenlight.config import EngineConfig, ServerConfig
 from tokenlight.server.run import bind, serve, url_of
 
@@ -23,7 +24,7 @@ class Door:
 
 
 @contextmanager
-def local_server(engine_config: EngineConfig, log_level: str) -> Iterator[Door]:
+def local_server(engine_config: EngineConfig, log_level: LogLevel) -> Iterator[Door]:
     """Serve on a free port of 127.0.0.1, to whoever has the key, until the block ends.
 
     Raises:
@@ -32,7 +33,7 @@ def local_server(engine_config: EngineConfig, log_level: str) -> Iterator[Door]:
     # Other users of this machine can reach the port: the key keeps them out.
     config = ServerConfig(port=0, api_key=secrets.token_hex(16), drain_s=0, log_level=log_level)
     listener = bind(config.host, config.port)
-    door = Door(url_of(listener), config.api_key)
+    door = Door(url_of(listener, config), config.api_key)
     settled = threading.Event()
     faults: list[BaseException] = []
     stops: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []

@@ -15,46 +15,47 @@ from tokenlight.config.flags import add_flags
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", metavar="FILE", help="YAML file of flags by their names")
     add_flags(parser, EngineConfig, ServerConfig)
 
 
 def run(args: argparse.Namespace) -> int:
     import asyncio
+    from contextlib import closing
 
     from tokenlight.base import log
     from tokenlight.base.env import read_env
-    from tokenlight.cli.settings import engine_config, server_config, with_model_file
+    from tokenlight.cli.settings import engine_config, from_file, server_config, with_model_files
     from tokenlight.cli.stopping import ends_on_sigterm, stop_on_signals
-    from tokenlight.server.run import bind, serve, url_of
+    from tokenlight.server.run import bind, check_certificate, serve, url_of
+    from tokenlight.server.services import Services
 
     env = read_env()
-    config, typed = server_config(args, env), engine_config(args, env)
+    file = from_file(args)
+    config, typed = server_config(args, env, file), engine_config(args, env, file)
     log.configure(config.log_level)
-    listener = bind(config.host, config.port)
-    with ends_on_sigterm():
-        found = with_model_file(typed, env)
+    log.show_library("uvicorn", config.http_log_level)
+    check_certificate(config)
+    with closing(bind(config.host, config.port)) as listener:
+        with ends_on_sigterm():
+            found = with_model_files(typed, env)
 
-    async def main() -> int:
-        stop = asyncio.Event()
-        stop_on_signals(stop)
-        return await serve(
-            config,
-            found,
-            listener,
-            stop=stop,
-            on_ready=lambda svc: print(
-                banner(
-                    url=url_of(listener),
-                    model=svc.model_name,
-                    context_tokens=svc.engine.facts.max_model_tokens,
-                    is_default_model=not typed.model.model,
-                    has_key=config.api_key is not None,
-                ),
-                flush=True,
-            ),
-        )
+        def on_ready(svc: Services) -> None:
+            text = banner(
+                url=url_of(listener, config),
+                model=svc.model_name,
+                context_tokens=svc.engine.facts.max_model_tokens,
+                is_default_model=not typed.model.model,
+                has_key=config.api_key is not None,
+            )
+            print(text, flush=True)
 
-    return asyncio.run(main())
+        async def main() -> int:
+            stop = asyncio.Event()
+            stop_on_signals(stop)
+            return await serve(config, found, listener, stop=stop, on_ready=on_ready)
+
+        return asyncio.run(main())
 
 
 def banner(

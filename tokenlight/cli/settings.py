@@ -1,41 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From typed flags and the environment to configs and a model file; a flag wins over a variable."""
+"""From flags, a file and the environment to configs and a model: the first of them wins."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from tokenlight.base.env import Env
-from tokenlight.checkpoint import FetchProgress, fetch_default_model
+from tokenlight.checkpoint import FetchProgress, locate_model
 from tokenlight.config import EngineConfig, ServerConfig
+from tokenlight.config.file import read_file
 from tokenlight.config.flags import build, given
 
 
-def server_config(args: argparse.Namespace, env: Env) -> ServerConfig:
+def server_config(args: argparse.Namespace, env: Env, file: Mapping[str, object]) -> ServerConfig:
     """What the API process is told."""
     from_env: dict[str, object] = {"log_level": env.log_level, "api_key": env.api_key}
-    return build(ServerConfig, from_env | given(args, ServerConfig))
+    return build(ServerConfig, {**from_env, **file, **given(args, ServerConfig)})
 
 
-def engine_config(args: argparse.Namespace, env: Env) -> EngineConfig:
+def engine_config(args: argparse.Namespace, env: Env, file: Mapping[str, object]) -> EngineConfig:
     """What the engine process is told, the model as typed."""
     from_env: dict[str, object] = {"num_threads": env.num_threads}
-    return build(EngineConfig, from_env | given(args, EngineConfig))
+    return build(EngineConfig, {**from_env, **file, **given(args, EngineConfig)})
 
 
-def with_model_file(config: EngineConfig, env: Env) -> EngineConfig:
-    """The config with a file for a model; the default model is fetched when none is named.
+def from_file(args: argparse.Namespace) -> dict[str, object]:
+    """What the file of --config says, if one is named."""
+    return read_file(Path(args.config), EngineConfig, ServerConfig) if args.config else {}
+
+
+def with_model_files(config: EngineConfig, env: Env) -> EngineConfig:
+    """The config with a path for a model, its files fetched where they have to be.
 
     Raises:
-        DownloadFailed: the default model could not be fetched.
+        CheckpointNotFound: there is no such model.
+        DownloadFailed: it could not be fetched.
     """
-    if config.model.model:
-        return config
-    path: Path = fetch_default_model(env.cache_dir, ProgressLine().show)
-    return replace(config, model=replace(config.model, model=str(path)))
+    asked = config.model
+    path = locate_model(asked.model, env.cache_dir, ProgressLine().show, revision=asked.revision)
+    return replace(config, model=replace(asked, model=str(path)))
 
 
 class ProgressLine:

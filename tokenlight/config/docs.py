@@ -16,6 +16,10 @@ _HEAD = """\
 Generated from the config dataclasses by `make docs`; edit the fields, not this page.
 `tokenlight serve --help` prints the same. A flag wins over the environment, the environment over
 the default.
+
+With `tokenlight serve --config FILE`, flags come from a YAML file as well, by their names:
+`port: 8001`, `enable-prefix-caching: false`, `served-model-name: [one, two]`, `model: some.gguf`.
+A flag on the command line wins over the file, the file over the environment.
 """
 
 
@@ -42,7 +46,7 @@ def _row(flag: Flag) -> str:
 
 
 def _shown_default(flag: Flag) -> str:
-    if flag.default is None or flag.default == "":
+    if flag.default in (None, "", ()):
         return ""
     if flag.on is not None:
         return "on" if flag.default == flag.on else "off"

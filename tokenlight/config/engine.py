@@ -17,7 +17,12 @@ class ModelConfig:
     """Which checkpoint, and in which precision it runs."""
 
     model: str = field(default="", metadata=flag(positional="MODEL"))
-    """A GGUF file; empty for the default model."""
+    """A GGUF file, a folder with config.json and safetensors, or a Hub id (`owner/name`, or
+    `owner/name:Q4_K_M` for a GGUF file in it). Default: SmolLM2-135M-Instruct, 98 MB.
+    """
+
+    revision: str | None = field(default=None, metadata=flag("--revision"))
+    """Branch, tag or commit of a Hub model. Default: main."""
 
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = field(
         default="auto", metadata=flag("--dtype")

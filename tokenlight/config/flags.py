@@ -53,6 +53,8 @@ class Flag:
     on: str | None
     off: str | None
     default: object
+    is_list: bool
+    """Whether several values may follow the flag."""
 
     @property
     def shown(self) -> str:
@@ -91,7 +93,7 @@ def flags_of(config: type, prefix: str = "") -> Iterator[Flag]:
         declared = field.metadata.get(FLAG)
         if declared is None:
             continue
-        kind, choices = _kind(hint)
+        kind, choices, is_list = _kind(hint)
         yield Flag(
             path=prefix + field.name,
             name=declared["name"],
@@ -102,6 +104,7 @@ def flags_of(config: type, prefix: str = "") -> Iterator[Flag]:
             on=declared["on"],
             off=declared["off"],
             default=_default(field),
+            is_list=is_list,
         )
 
 
@@ -200,12 +203,14 @@ class _Store(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        setattr(namespace, self.dest, self.flag.parse(values))
+        flag = self.flag
+        value = tuple(map(flag.parse, values)) if flag.is_list else flag.parse(values)
+        setattr(namespace, self.dest, value)
 
 
 def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:
     text = flag.help
-    if flag.default not in (None, "") and flag.on is None and "Default" not in text:
+    if flag.default not in (None, "", ()) and flag.on is None and "Default" not in text:
         text += f" Default: {flag.default}."
     text = text.replace("%", "%%")
     if flag.positional is not None:
@@ -232,6 +237,7 @@ def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:
         action=_Store,
         flag=flag,
         metavar=metavar,
+        nargs="+" if flag.is_list else None,
         default=argparse.SUPPRESS,
         help=text,
     )
@@ -240,12 +246,15 @@ def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:
 _METAVARS = {int: "N", float: "X", str: "TEXT"}
 
 
-def _kind(hint: object) -> tuple[type, tuple[str, ...]]:
+def _kind(hint: object) -> tuple[type, tuple[str, ...], bool]:
+    """The type of one value, what it may be (empty: anything), and whether there may be several."""
     if isinstance(hint, types.UnionType):
         hint = next(a for a in typing.get_args(hint) if a is not types.NoneType)
     if typing.get_origin(hint) is Literal:
-        return str, typing.get_args(hint)
-    return typing.cast(type, hint), ()
+        return str, typing.get_args(hint), False
+    if typing.get_origin(hint) is tuple:
+        return typing.get_args(hint)[0], (), True
+    return typing.cast(type, hint), (), False
 
 
 def _default(field: Field[Any]) -> object:
