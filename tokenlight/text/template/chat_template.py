@@ -10,13 +10,19 @@ from tokenlight.base.errors import CheckpointCorrupt, InvalidRequest
 from tokenlight.checkpoint import Checkpoint
 from tokenlight.text.template.bounds import BUDGET, Budget, TemplateTooCostly
 from tokenlight.text.template.sandbox import RaisedByTemplate, Sandbox
+from tokenlight.text.tokenizer.tokenizer_config import named_tokens, read_tokenizer_config
 
 # What Python raises where a template asks a value for what it does not have.
 _RENDER_FAULTS = (
     TemplateError, ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError,
     RecursionError, TypeError, ValueError,
 )  # fmt: skip
-_SPECIAL_NAMES = ("bos", "eos", "unk", "pad")
+_GGUF_KEYS = {
+    "bos_token": "bos",
+    "eos_token": "eos",
+    "unk_token": "unknown",
+    "pad_token": "padding",
+}
 
 
 class ChatTemplate:
@@ -101,16 +107,16 @@ def _explain(fault: Exception) -> str:
 
 
 def _special_tokens(checkpoint: Checkpoint, source: str) -> dict[str, str]:
-    """The texts of the special tokens that the template names."""
-    named = [name for name in _SPECIAL_NAMES if f"{name}_token" in source]
-    if not named or checkpoint.tokenizer is None or checkpoint.tokenizer.gguf is None:
+    """The texts of the special tokens, where the template names any."""
+    tokenizer = checkpoint.tokenizer
+    if tokenizer is None or "_token" not in source:
         return {}
-    metadata = checkpoint.tokenizer.gguf
-    tokens = metadata.get_strings("tokenizer.ggml.tokens")
+    if tokenizer.gguf is None:
+        return named_tokens(read_tokenizer_config(tokenizer.files))
+    tokens = tokenizer.gguf.get_strings("tokenizer.ggml.tokens")
     found = {}
-    for name in named:
-        key = {"unk": "unknown", "pad": "padding"}.get(name, name)
-        token_id = metadata.find_int(f"tokenizer.ggml.{key}_token_id")
+    for name, key in _GGUF_KEYS.items():
+        token_id = tokenizer.gguf.find_int(f"tokenizer.ggml.{key}_token_id")
         if token_id is not None and 0 <= token_id < len(tokens):
-            found[f"{name}_token"] = tokens[token_id]
+            found[name] = tokens[token_id]
     return found

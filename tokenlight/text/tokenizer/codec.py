@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import tokenizers
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers
@@ -13,24 +14,29 @@ from tokenlight.text.tokenizer.vocabulary import Vocabulary
 class Codec:
     """Encodes text. Special tokens written in it are read as such, or as the text that they are.
 
-    Both faces share one model, so the second costs no memory; calls from several threads are safe.
+    Calls from several threads are safe.
     """
 
     def __init__(
-        self,
+        self, *, reads_special: tokenizers.Tokenizer, reads_text: tokenizers.Tokenizer
+    ) -> None:
+        self._reads_special = reads_special
+        self._reads_text = reads_text
+
+    @classmethod
+    def make(
+        cls,
         model: models.Model,
         *,
         normalizer: normalizers.Normalizer | None,
         pre_tokenizer: pre_tokenizers.PreTokenizer | None,
         user_defined: Sequence[AddedToken],
         special: Sequence[AddedToken],
-    ) -> None:
-        self._model = model
-        self._normalizer = normalizer
-        self._pre_tokenizer = pre_tokenizer
-        self._reads_text = self._face(user_defined)
-        self._reads_special = self._face(user_defined)
-        self._reads_special.add_special_tokens(list(special))
+    ) -> Self:
+        """Put a tokenizer together. Both faces share the model: the second costs no memory."""
+        reads_special = make_face(model, normalizer, pre_tokenizer, [*user_defined, *special])
+        reads_text = make_face(model, normalizer, pre_tokenizer, user_defined)
+        return cls(reads_special=reads_special, reads_text=reads_text)
 
     def encode(self, text: str, *, parse_special: bool) -> list[int]:
         face = self._reads_special if parse_special else self._reads_text
@@ -44,14 +50,20 @@ class Codec:
         token: str | None = self._reads_special.id_to_token(token_id)
         return token
 
-    def _face(self, added: Sequence[AddedToken]) -> tokenizers.Tokenizer:
-        face = tokenizers.Tokenizer(self._model)
-        if self._normalizer is not None:
-            face.normalizer = self._normalizer
-        if self._pre_tokenizer is not None:
-            face.pre_tokenizer = self._pre_tokenizer
-        face.add_tokens(list(added))
-        return face
+
+def make_face(
+    model: models.Model,
+    normalizer: normalizers.Normalizer | None,
+    pre_tokenizer: pre_tokenizers.PreTokenizer | None,
+    added: Sequence[AddedToken],
+) -> tokenizers.Tokenizer:
+    face = tokenizers.Tokenizer(model)
+    if normalizer is not None:
+        face.normalizer = normalizer
+    if pre_tokenizer is not None:
+        face.pre_tokenizer = pre_tokenizer
+    face.add_tokens(list(added))
+    return face
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,7 @@ class _GgufTokenizer:
             model = models.BPE(vocab, merges, ignore_merges=kind.ignores_merges)
         except Exception as fault:  # the library raises nothing more precise
             raise self._corrupt(f"its merges do not fit its vocabulary ({fault})") from fault
-        codec = Codec(
+        codec = Codec.make(
             model,
             normalizer=None,
             pre_tokenizer=make_pre_tokenizer(kind),

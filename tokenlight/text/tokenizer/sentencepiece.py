@@ -39,7 +39,7 @@ class SentencePieceModel:
         blanks: normalizers.Normalizer = normalizers.Replace(" ", SPACE)
         if self.adds_space:
             blanks = normalizers.Sequence([normalizers.Prepend(SPACE), blanks])
-        return Codec(
+        return Codec.make(
             model,
             normalizer=blanks,
             pre_tokenizer=None,

@@ -8,6 +8,7 @@ from tokenlight.base.errors import UnsupportedCheckpoint
 from tokenlight.checkpoint import Checkpoint
 from tokenlight.text.tokenizer.codec import TokenizerParts
 from tokenlight.text.tokenizer.gguf import gguf_parts
+from tokenlight.text.tokenizer.hugging_face import hugging_face_parts
 
 
 class Tokenizer:
@@ -31,11 +32,11 @@ class Tokenizer:
             UnsupportedCheckpoint: there is none, or it is of a kind that we do not have.
         """
         source = checkpoint.tokenizer
-        if source is None or source.gguf is None:
-            raise UnsupportedCheckpoint(
-                f"{checkpoint.path}: has no tokenizer that we can read; GGUF files carry one"
-            )
-        return cls(gguf_parts(checkpoint, source.gguf))
+        if source is None:
+            raise UnsupportedCheckpoint(f"{checkpoint.path}: has no tokenizer")
+        if source.gguf is not None:
+            return cls(gguf_parts(checkpoint, source.gguf))
+        return cls(hugging_face_parts(checkpoint, source.files))
 
     @property
     def vocab_size(self) -> int:

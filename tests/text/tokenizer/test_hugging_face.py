@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders saved by transformers give transformers' ids and texts."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tokenizers import AddedToken, models
+from tokenizers import Tokenizer as RustTokenizer
+from transformers import (
+    AutoTokenizer,
+    CohereTokenizer,
+    GemmaTokenizer,
+    LlamaTokenizer,
+    Qwen2Tokenizer,
+)
+from transformers.tokenization_utils_base import generate_merges
+
+from tests.text.corpus import make_strings
+from tests.text.tokenizer.vocabularies import CONTROL, bpe_vocabulary, spm_vocabulary
+from tokenlight.base.errors import CheckpointCorrupt, UnsupportedCheckpoint
+from tokenlight.checkpoint import Checkpoint, TokenizerSource
+from tokenlight.text import ChatTemplate, Tokenizer
+
+# One is special, one is not, and neither is in the vocabulary: their ids come after it.
+ADDED = [AddedToken("<|tool|>", special=True), AddedToken("<think>", normalized=False)]
+
+
+def folder(path: Path, *, template: str | None = None, **token_ids) -> Checkpoint:
+    """A checkpoint that has nothing but its tokenizer's files."""
+    return Checkpoint(
+        path=path,
+        name=path.name,
+        layout="huggingface",
+        model_type="llama",
+        config={},
+        tensors={},
+        tokenizer=TokenizerSource(
+            kind="huggingface", files={file.name: file for file in path.iterdir()}
+        ),
+        chat_template=template,
+        bos_token_id=token_ids.get("bos"),
+        eos_token_ids=token_ids.get("eos", ()),
+        num_bytes=0,
+    )
+
+
+def byte_level(cls, **kwargs):
+    tokens, merges = bpe_vocabulary()
+    vocab = {token: i for i, token in enumerate(tokens)}
+    pairs = [tuple(merge.split(" ")) for merge in merges]
+    return cls(vocab=vocab, merges=pairs, **kwargs)
+
+
+def sentencepiece(cls, name, **kwargs):
+    vocabulary = spm_vocabulary(name)
+    vocab = {piece: i for i, piece in enumerate(vocabulary.pieces)}
+    scores = dict(zip(vocabulary.pieces, vocabulary.scores, strict=True))
+    return cls(vocab=vocab, merges=generate_merges(vocab, scores), **kwargs)
+
+
+MAKERS = {
+    "qwen2": lambda: byte_level(Qwen2Tokenizer, eos_token="<|im_end|>"),
+    "cohere": lambda: byte_level(
+        CohereTokenizer, bos_token="<s>", eos_token="</s>", pad_token="<s>", unk_token="<s>",
+        add_bos_token=True,
+    ),
+    "llama": lambda: sentencepiece(LlamaTokenizer, "spm-llama", add_bos_token=True),
+    "gemma": lambda: sentencepiece(
+        GemmaTokenizer, "spm-gemma", bos_token="<s>", eos_token="</s>", mask_token="<unk>"
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=sorted(MAKERS))
+def saved(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("folders") / request.param
+    made = MAKERS[request.param]()
+    made.add_tokens(ADDED)
+    made.save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def theirs(saved):
+    return AutoTokenizer.from_pretrained(saved)
+
+
+@pytest.fixture(scope="module")
+def ours(saved):
+    return Tokenizer.from_checkpoint(folder(saved))
+
+
+def test_ids_are_transformers(ours, theirs):
+    specials = [*theirs.all_special_tokens, "<|tool|>", "<think>"]
+    for text in make_strings(500, seed=15, specials=specials):
+        expected = theirs.encode(text, add_special_tokens=False)
+        assert ours.encode(text, add_bos=False) == expected, repr(text)
+        assert ours.encode(text) == theirs.encode(text), repr(text)
+
+
+def test_ids_are_transformers_where_special_tokens_are_text(saved, ours):
+    splitting = AutoTokenizer.from_pretrained(saved, split_special_tokens=True)
+    for text in make_strings(300, seed=16, specials=["<|tool|>", "<think>", *CONTROL]):
+        expected = splitting.encode(text, add_special_tokens=False)
+        assert ours.encode(text, parse_special=False, add_bos=False) == expected, repr(text)
+
+
+def test_texts_are_transformers(ours, theirs):
+    for text in make_strings(300, seed=17, specials=["<|tool|>", "<think>"]):
+        ids = theirs.encode(text)
+        assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=True), repr(text)
+
+
+def test_sizes_and_ends(ours, theirs):
+    assert ours.vocab_size == len(theirs)
+    assert ours.eos_token_ids == (theirs.eos_token_id,)
+    assert ours.bos_token_id == theirs.bos_token_id
+    tool, think = theirs.convert_tokens_to_ids(["<|tool|>", "<think>"])
+    assert ours.is_special(tool)
+    assert not ours.is_special(think)
+    assert ours.token_bytes(think) == b"<think>"
+
+
+def test_ends_of_the_checkpoint_come_first(saved):
+    tokenizer = Tokenizer.from_checkpoint(folder(saved, eos=(5, 7)))
+    assert tokenizer.eos_token_ids[:2] == (5, 7)
+
+
+def test_the_template_knows_the_special_tokens(saved, theirs):
+    template = "{{ bos_token }}|{{ eos_token }}|{{ messages[0].content }}"
+    messages = [{"role": "user", "content": "hi"}]
+    expected = theirs.apply_chat_template(messages, chat_template=template, tokenize=False)
+    made = ChatTemplate.from_checkpoint(folder(saved, template=template))
+    assert made.render(messages) == expected
+
+
+def test_tokens_that_only_the_configuration_adds(tmp_path):
+    byte_level(Qwen2Tokenizer).save_pretrained(tmp_path)
+    file = tmp_path / "tokenizer_config.json"
+    config = json.loads(file.read_text())
+    size = len(bpe_vocabulary()[0])
+    config["added_tokens_decoder"] = {str(size): {"content": "<late>", "special": True}}
+    file.write_text(json.dumps(config))
+    tokenizer = Tokenizer.from_checkpoint(folder(tmp_path))
+    assert tokenizer.encode("<late>") == [size]
+    assert tokenizer.is_special(size)
+
+
+def test_training_lengths_are_forgotten(tmp_path):
+    made = byte_level(Qwen2Tokenizer)
+    made.save_pretrained(tmp_path)
+    rust = RustTokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    rust.enable_truncation(4)
+    rust.enable_padding(length=64)
+    rust.save(str(tmp_path / "tokenizer.json"))
+    text = "one two three four five six seven"
+    tokenizer = Tokenizer.from_checkpoint(folder(tmp_path))
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_faulty_folders_are_named(tmp_path):
+    with pytest.raises(UnsupportedCheckpoint, match=r"no tokenizer\.json"):
+        Tokenizer.from_checkpoint(folder(tmp_path))
+    (tmp_path / "tokenizer.json").write_text('{"version": "1.0"')
+    with pytest.raises(CheckpointCorrupt, match=r"tokenizer\.json"):
+        Tokenizer.from_checkpoint(folder(tmp_path))
+    RustTokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]")).save(
+        str(tmp_path / "tokenizer.json")
+    )
+    with pytest.raises(UnsupportedCheckpoint, match="WordPiece"):
+        Tokenizer.from_checkpoint(folder(tmp_path))
+    (tmp_path / "tokenizer_config.json").write_text("[]")
+    with pytest.raises(CheckpointCorrupt, match="not a JSON object"):
+        Tokenizer.from_checkpoint(folder(tmp_path))
