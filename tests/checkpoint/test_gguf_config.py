@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A GGUF file's metadata becomes config.json's keys, or an error that names the value at fault."""
 
+import os
 import struct
 from pathlib import Path
 
@@ -143,5 +144,6 @@ def test_a_missing_embedding_is_named(tmp_path: Path) -> None:
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(CheckpointNotFound, match="there is no such file"):
         open_checkpoint(tmp_path / "absent.gguf")
-    with pytest.raises(CheckpointNotFound, match="is not a file"):
-        open_checkpoint(tmp_path)
+    os.mkfifo(tmp_path / "pipe.gguf")
+    with pytest.raises(CheckpointNotFound, match="is neither a file nor a folder"):
+        open_checkpoint(tmp_path / "pipe.gguf")

@@ -11,8 +11,8 @@ import pytest
 from tests.checkpoint.bytes_of_gguf import Gguf, array, number, tensor, text, value
 from tests.models.tiny import write_tiny_llama
 from tokenlight.base.errors import CheckpointCorrupt, CheckpointNotFound, UnsupportedCheckpoint
-from tokenlight.checkpoint.gguf_header import read_header
-from tokenlight.checkpoint.gguf_metadata import Array
+from tokenlight.checkpoint.gguf.header import read_header
+from tokenlight.checkpoint.metadata import Array
 
 
 def write(path: Path, content: Gguf | bytes) -> Path:

@@ -13,7 +13,7 @@ from tests.checkpoint.fake_hub import COMMIT, TOKEN, FakeHub, serve_hub
 from tests.models.tiny import write_tiny_llama
 from tokenlight.base.errors import CheckpointNotFound, DownloadFailed
 from tokenlight.checkpoint import fetch_hub_model, is_hub_id, locate_model, open_checkpoint
-from tokenlight.checkpoint.progress import FetchProgress
+from tokenlight.checkpoint.fetch.progress import FetchProgress
 
 CONFIG = {
     "model_type": "llama",

@@ -19,7 +19,7 @@ from tokenlight.base.errors import (
     CheckpointNotFound,
     UnsupportedCheckpoint,
 )
-from tokenlight.checkpoint.safetensors import read_safetensors
+from tokenlight.checkpoint.huggingface.safetensors import read_safetensors
 
 NUM_MUTANTS = 3000
 

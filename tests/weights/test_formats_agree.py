@@ -4,7 +4,7 @@
 import gguf
 
 from tokenlight.checkpoint import STORED_FORMATS
-from tokenlight.checkpoint.gguf_header import TYPE_NAMES
+from tokenlight.checkpoint.gguf.header import TYPE_NAMES
 from tokenlight.kernels import FORMATS
 
 

@@ -2,17 +2,17 @@
 """A model's files without torch: headers, configuration, tokenizer and template sources."""
 
 from tokenlight.checkpoint.checkpoint import Checkpoint, TensorEntry, TokenizerSource
-from tokenlight.checkpoint.default_model import (
+from tokenlight.checkpoint.fetch.default_model import (
     DEFAULT_MODEL,
     fetch_default_model,
     find_default_model,
 )
+from tokenlight.checkpoint.fetch.hub import fetch_hub_model, is_hub_id
+from tokenlight.checkpoint.fetch.progress import FetchProgress, Progress
 from tokenlight.checkpoint.formats import STORED_FORMATS, StoredFormat
-from tokenlight.checkpoint.gguf_metadata import Metadata
-from tokenlight.checkpoint.hub import fetch_hub_model, is_hub_id
 from tokenlight.checkpoint.locate import locate_model
+from tokenlight.checkpoint.metadata import Metadata
 from tokenlight.checkpoint.open import open_checkpoint
-from tokenlight.checkpoint.progress import FetchProgress, Progress
 
 __all__ = [
     "DEFAULT_MODEL",

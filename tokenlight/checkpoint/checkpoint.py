@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from tokenlight.checkpoint.gguf_metadata import Metadata
+from tokenlight.checkpoint.metadata import Metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

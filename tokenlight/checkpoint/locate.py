@@ -4,9 +4,9 @@
 from pathlib import Path
 
 from tokenlight.base.errors import CheckpointNotFound
-from tokenlight.checkpoint.default_model import fetch_default_model
-from tokenlight.checkpoint.hub import fetch_hub_model, is_hub_id
-from tokenlight.checkpoint.progress import Progress, no_progress
+from tokenlight.checkpoint.fetch.default_model import fetch_default_model
+from tokenlight.checkpoint.fetch.hub import fetch_hub_model, is_hub_id
+from tokenlight.checkpoint.fetch.progress import Progress, no_progress
 
 
 def locate_model(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tokenlight.base.errors import CheckpointNotFound
 from tokenlight.checkpoint.checkpoint import Checkpoint
-from tokenlight.checkpoint.folder import open_folder
-from tokenlight.checkpoint.gguf import open_gguf
+from tokenlight.checkpoint.gguf.file import open_gguf
+from tokenlight.checkpoint.huggingface.folder import open_folder
 
 
 def open_checkpoint(path: Path) -> Checkpoint:

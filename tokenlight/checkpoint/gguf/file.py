@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tokenlight.base.errors import CheckpointCorrupt, CheckpointNotFound
 from tokenlight.checkpoint.checkpoint import Checkpoint, TensorEntry, TokenizerSource
-from tokenlight.checkpoint.gguf_config import config_of
-from tokenlight.checkpoint.gguf_header import GgufHeader, read_header
+from tokenlight.checkpoint.gguf.config import config_of
+from tokenlight.checkpoint.gguf.header import GgufHeader, read_header
 
 PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 MAX_PARTS = 1024

@@ -4,8 +4,8 @@
 from typing import Any
 
 from tokenlight.base.errors import CheckpointCorrupt, UnsupportedCheckpoint
-from tokenlight.checkpoint.gguf_header import GgufHeader
-from tokenlight.checkpoint.gguf_metadata import Array
+from tokenlight.checkpoint.gguf.header import GgufHeader
+from tokenlight.checkpoint.metadata import Array
 from tokenlight.checkpoint.model_config import complete_config
 
 # general.architecture -> config.json's model_type

@@ -8,8 +8,8 @@ from typing import Any
 
 from tokenlight.base.errors import CheckpointCorrupt, CheckpointNotFound, UnsupportedCheckpoint
 from tokenlight.checkpoint.checkpoint import Checkpoint, TensorEntry, TokenizerSource
+from tokenlight.checkpoint.huggingface.safetensors import read_safetensors
 from tokenlight.checkpoint.model_config import complete_config
-from tokenlight.checkpoint.safetensors import read_safetensors
 
 MAX_JSON_BYTES = 64 << 20
 WEIGHTS = "model.safetensors"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from tokenlight.base.errors import DownloadFailed
-from tokenlight.checkpoint.progress import FetchProgress, Progress, megabytes, no_progress
+from tokenlight.checkpoint.fetch.progress import FetchProgress, Progress, megabytes, no_progress
 
 POLL_S = 0.2
 CHUNK_BYTES = 1 << 20

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenlight.base.errors import CheckpointNotFound, DownloadFailed
-from tokenlight.checkpoint.folder import TOKENIZER_FILES
-from tokenlight.checkpoint.gguf import PART
-from tokenlight.checkpoint.progress import FetchProgress, Progress, megabytes, no_progress
+from tokenlight.checkpoint.fetch.progress import FetchProgress, Progress, megabytes, no_progress
+from tokenlight.checkpoint.gguf.file import PART
+from tokenlight.checkpoint.huggingface.folder import TOKENIZER_FILES
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

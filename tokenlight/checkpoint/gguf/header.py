@@ -14,7 +14,7 @@ from pathlib import Path
 from tokenlight.base.errors import CheckpointCorrupt, CheckpointNotFound, UnsupportedCheckpoint
 from tokenlight.checkpoint.checkpoint import TensorEntry
 from tokenlight.checkpoint.formats import STORED_FORMATS
-from tokenlight.checkpoint.gguf_metadata import NUMBER_CODES, STRING, Array, Metadata, Scalar
+from tokenlight.checkpoint.metadata import NUMBER_CODES, STRING, Array, Metadata, Scalar
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders of Hugging Face's kind: JSON files beside safetensors."""
