@@ -81,7 +81,7 @@ def url_of(listener: socket.socket, config: ServerConfig) -> str:
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1"
     shown = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{shown}:{port}{config.root_path}"
+    return f"{scheme}://{shown}:{port}"
 
 
 def check_certificate(config: ServerConfig) -> None:
@@ -182,7 +182,7 @@ async def serve(
 
 async def start_services(config: ServerConfig, engine_config: EngineConfig) -> Services:
     """Start the engine; meanwhile, read what turns text into tokens. The engine is the caller's."""
-    checkpoint = await asyncio.to_thread(_open_checkpoint, config, engine_config)
+    checkpoint = await asyncio.to_thread(open_model, config, engine_config)
     store = make_store(config)
     reading = asyncio.create_task(asyncio.to_thread(_read_text, checkpoint, config))
     try:
@@ -219,7 +219,7 @@ def make_store(config: ServerConfig) -> ResponseStore:
     )
 
 
-def _open_checkpoint(config: ServerConfig, engine_config: EngineConfig) -> Checkpoint:
+def open_model(config: ServerConfig, engine_config: EngineConfig) -> Checkpoint:
     checkpoint = open_checkpoint(Path(engine_config.model.model))
     if config.chat_template is None:
         return checkpoint
