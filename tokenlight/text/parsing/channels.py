@@ -122,13 +122,12 @@ class ChannelReader:
 
     def _broken(self, fault: Malformed) -> None:
         src, out = self._src, self._out
-        if out.has_open_call:
-            out.break_call(fault.reason, is_cut=src.is_cut and isinstance(fault, Unfinished))
-            return
-        header = src.taped() + src.text[src.at :]
-        if not src.is_ended:
-            out.content(without_control(src.taped()))
-        elif _RECIPIENT.search(header):
-            out.fail("truncated" if src.is_cut else fault.reason, text=header)
+        is_cut = src.is_cut and isinstance(fault, Unfinished)
         if src.is_ended:
             src.take(len(src.text))
+        if out.has_open_call:
+            out.break_call(fault.reason, is_cut=is_cut)
+        elif not src.is_ended:
+            out.content(without_control(src.taped()))
+        elif _RECIPIENT.search(src.taped()):
+            out.fail("truncated" if is_cut else fault.reason, text=src.taped())

@@ -56,6 +56,8 @@ class LiteralCall:
     quotes: tuple[str, ...] = ('"', "'")
     is_python: bool = True
     """Whether backslashes escape in strings, three quotes are a mark, keys are followed by "="."""
+    known_only: bool = False
+    """Whether any code may stand here, so that only a known tool's name makes it a call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,19 +78,18 @@ def read_string(src: Source, write: Write) -> Pull[None]:
     """Consume a JSON string, passing on what it stands for."""
     src.take(src.at + 1)
     while True:
+        char = yield from src.need()
         if match := _UNITS.match(src.text, src.at):
             write(json.loads(f'"{src.take(match.end())}"', strict=False))
-        char = yield from src.need()
-        if char == '"':
+        elif char == '"':
             src.take(src.at + 1)
             return
-        if char == "\\":
-            if len(src.text) - src.at < _PAIR_CHARS and not src.is_ended:
-                yield  # an escape that is not whole yet, or half a surrogate pair
-            else:
-                is_half = _HALF.match(src.text, src.at)
-                piece = src.take(src.at + (6 if is_half else 1))
-                write("\ufffd" if is_half else piece)
+        elif len(src.text) - src.at < _PAIR_CHARS and not src.is_ended:
+            yield  # an escape that is not whole yet, or half a surrogate pair
+        else:
+            is_half = _HALF.match(src.text, src.at)
+            piece = src.take(src.at + (6 if is_half else 1))
+            write("\ufffd" if is_half else piece)
 
 
 def read_text(src: Source) -> Pull[str]:

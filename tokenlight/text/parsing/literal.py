@@ -27,6 +27,7 @@ _ESCAPES = {
 }  # fmt: skip
 _ESCAPED = re.compile(r'\\.|["\x00-\x1f]', re.DOTALL)
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
+_JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _PREFIXES = frozenset({"r", "b", "u", "f"})
 _DEPTH = 128
 """Nesting beyond this is `Malformed`: a reader is a stack of generators."""
@@ -82,8 +83,8 @@ class LiteralReader:
             return ""
         src.take(src.at + len(mark))
         if self._is_python:
-            while src.text[src.at :] == mark and not src.is_ended:
-                yield  # an empty string, or two of three quotes
+            while src.text[src.at :] in ("", mark) and not src.is_ended:
+                yield  # an empty string, or the beginning of three quotes
             if src.text.startswith(mark * 2, src.at):
                 src.take(src.at + 2)
                 return mark * 3
@@ -95,11 +96,11 @@ class LiteralReader:
         inside = _inside(mark[0], is_python=self._is_python)
         self._write('"')
         while True:
+            char = yield from src.need()
             if match := inside.match(src.text, src.at):
                 piece = src.take(match.end())
                 self._write(_ESCAPED.sub(_as_json, piece) if self._is_python else escape(piece))
-            char = yield from src.need()
-            if char == "\\" and self._is_python:
+            elif char == "\\" and self._is_python:
                 self._write((yield from self._code_point()))
             elif (yield from src.skip(mark)):
                 self._write('"')
@@ -177,19 +178,16 @@ class LiteralReader:
 
 def _number(word: str) -> str | None:
     """A Python number as JSON, kept as it is written where that is JSON already."""
+    if _JSON_NUMBER.fullmatch(word):
+        return word
+    if not word.isascii():
+        return None
+    is_whole = word[:2].lower() == "0x" or not set(word) & set(".eE")
     try:
-        json.loads(word, parse_constant=lambda _: None)
-        return word if word[:1] in "-0123456789" else None
-    except (json.JSONDecodeError, RecursionError):
-        pass
-    for convert in (lambda text: int(text, 0), float):
-        try:
-            number = convert(word)
-        except (ValueError, OverflowError):
-            continue
-        if math.isfinite(number):
-            return json.dumps(number)
-    return None
+        number = int(word, 0) if is_whole else float(word)
+    except ValueError:
+        return None
+    return json.dumps(number) if math.isfinite(number) else None
 
 
 def python_as_json(text: str) -> str | None:

@@ -2,6 +2,7 @@
 """Reads calls written as code: `name(key=value)` and its kin; literals become JSON as they come."""
 
 import re
+from collections.abc import Iterator
 
 from tokenlight.text.parsing.format import LiteralCall
 from tokenlight.text.parsing.json_call import escape
@@ -21,11 +22,12 @@ def read_literal_call(src: Source, out: Output, form: LiteralCall) -> Pull[None]
     yield from src.space()
     if not name or (yield from src.need()) != opener:
         raise Malformed("not_a_call")
+    if form.known_only and name not in out.functions:
+        raise Malformed("not_a_call")
     src.take(src.at + 1)
     out.start_call(name)
     out.arguments("{")
-    literals = LiteralReader(src, out.arguments, form.quotes, is_python=form.is_python)
-    properties = iter(out.schema(name).get("properties", ()))
+    arguments = _Arguments(src, out, form, iter(out.schema(name).get("properties", ())))
     is_first = True
     while True:
         yield from src.space()
@@ -39,23 +41,40 @@ def read_literal_call(src: Source, out: Output, form: LiteralCall) -> Pull[None]
         if not is_first:
             out.arguments(", ")
         is_first = False
-        if not form.is_python:
-            yield from literals.key()
-            yield from literals.value()
-            continue
+        yield from arguments.read()
+    out.arguments("}")
+    out.end_arguments()
+    out.end_call()
+
+
+class _Arguments:
+    """Reads arguments one by one; `properties` names those that stand without a key."""
+
+    def __init__(
+        self, src: Source, out: Output, form: LiteralCall, properties: Iterator[str]
+    ) -> None:
+        self._src = src
+        self._out = out
+        self._is_python = form.is_python
+        self._properties = properties
+        self._literals = LiteralReader(src, out.arguments, form.quotes, is_python=form.is_python)
+
+    def read(self) -> Pull[None]:
+        src = self._src
+        if not self._is_python:
+            yield from self._literals.key()
+            yield from self._literals.value()
+            return
         word = yield from src.run(_KEY, _NAME_CHARS)
         yield from src.space()
         is_keyword = bool(word) and (yield from src.need()) == "="
         if is_keyword:
             src.take(src.at + 1)
-        key = word if is_keyword else next(properties, None)
+        key = word if is_keyword else next(self._properties, None)
         if key is None:
             raise Malformed("invalid_arguments")
-        out.arguments(f'"{escape(key)}": ')
+        self._out.arguments(f'"{escape(key)}": ')
         if is_keyword or not word:
-            yield from literals.value()
+            yield from self._literals.value()
         else:
-            yield from literals.word(word)
-    out.arguments("}")
-    out.end_arguments()
-    out.end_call()
+            yield from self._literals.word(word)

@@ -179,13 +179,12 @@ class Parser:
     def _broken(self, fault: Malformed) -> None:
         src, out = self._src, self._out
         is_cut = src.is_cut and isinstance(fault, Unfinished)
+        if isinstance(fault, Unfinished):
+            src.take(len(src.text))
         if out.has_open_call:
             out.break_call(fault.reason, is_cut=is_cut)
-            return
-        text = src.taped()
-        if isinstance(fault, Unfinished):
-            text += src.take(len(src.text))
-        out.fail("truncated" if is_cut else fault.reason, text=text)
+        else:
+            out.fail("truncated" if is_cut else fault.reason, text=src.taped())
 
     def _bare_call(self) -> Pull[bool]:
         """Read a call that may stand where content starts."""
@@ -244,7 +243,7 @@ class Parser:
                 marker = src.take(match.end())
                 if found(match) == "think" and out.is_at_reasoning_start:
                     yield from src.newlines(format.padding)
-                else:
+                elif found(match) != "stray":
                     out.reasoning(without_control(marker))
 
     def _call_in_reasoning(self, marker: str) -> Pull[bool]:

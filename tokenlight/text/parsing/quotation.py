@@ -31,6 +31,7 @@ def reasoning_scan(
             "close": with_gaps(reasoning.closers, reasoning.padding),
             "call": with_gaps(tools.openers, tools.gap) if has_calls else (),
             "think": reasoning.openers,
+            "stray": tools.strays,
         },
         patterns=CONTROL_PATTERN,
     )
@@ -80,7 +81,7 @@ class LastCalls:
                 yield
             elif kind == "call" and not is_closed:
                 return match.group()
-            elif kind == "control" or (kind == "close" and not is_closed):
+            elif kind in ("control", "stray") or (kind == "close" and not is_closed):
                 is_closed |= kind == "close"
                 src.take(match.end())
             else:

@@ -6,7 +6,6 @@ a value satisfies the schema is not this module's business.
 """
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,7 +18,6 @@ ANY: frozenset[str] = frozenset()
 
 _JSON_TYPE = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 _DEPTH = 16
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _FIRST = {
     "integer": "-+0123456789",
     "number": "-+.0123456789",
@@ -107,8 +105,6 @@ def as_json(text: str, types: frozenset[str]) -> str:
 
 
 def _number(text: str) -> str | None:
-    if _NUMBER.fullmatch(text):
-        return text
     found = python_as_json(text)
     return found if found and found[0] in "-0123456789" else None
 

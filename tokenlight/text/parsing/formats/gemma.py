@@ -34,7 +34,14 @@ GEMMA4 = ToolFormat(
         LiteralCall(open="call:", brackets="{}", quotes=('<|"|>',), is_python=False),
         JsonCall(),
     ),
-    strays=("<tool_call|>", "<|tool_response>", "<tool_response|>", "<turn|>", "<|turn>"),
+    strays=(
+        "<|tool_call>",
+        "<tool_call|>",
+        "<|tool_response>",
+        "<tool_response|>",
+        "<|turn>",
+        "<turn|>",
+    ),
     frame=('<|tool_call>{"name": "NAME", "arguments": ', "}<tool_call|>"),
     signs=(("<|tool_call>",),),
 )

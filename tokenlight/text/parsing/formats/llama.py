@@ -7,7 +7,7 @@ LLAMA3_JSON = ToolFormat(
     name="llama3_json",
     openers=("<|python_tag|>",),
     bare="start",
-    forms=(JsonCall(), LiteralCall()),
+    forms=(JsonCall(), LiteralCall(known_only=True)),
     gap=0,
     frame=('{"name": "NAME", "parameters": ', "}"),
     signs=(("<|start_header_id|>", '"parameters"'), ("<|python_tag|>",)),

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole outputs and their meaning; and that no way of cutting an output changes it."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from outputs import ALL, ARGS, MEANT, Sample
+from splits import cut, make_parser, outcome, random_cut
+from wires import WIRES, Wire
+
+from tokenlight.text.parsing import TOOL_FORMATS, Collector, parse
+from tokenlight.text.parsing.formats import get_reasoning_format
+
+
+def names(samples: list[Sample]) -> list[str]:
+    return [f"{sample.tools}: {sample.name}" for sample in samples]
+
+
+@pytest.mark.parametrize("sample", MEANT, ids=names(MEANT))
+def test_meaning(sample: Sample) -> None:
+    parsed, _ = outcome(sample, [sample.text])
+    assert parsed.content == sample.content
+    assert parsed.reasoning == sample.reasoning
+    assert [(call.name, call.arguments) for call in parsed.calls] == list(sample.calls)
+    assert tuple(failure.reason for failure in parsed.failures) == sample.failures
+    incomplete = [number for number, call in enumerate(parsed.calls) if not call.is_complete]
+    assert incomplete == list(sample.incomplete)
+
+
+@pytest.mark.parametrize("sample", ALL, ids=names(ALL))
+def test_every_cut_in_two_is_the_same(sample: Sample) -> None:
+    whole = outcome(sample, [sample.text])
+    for place in range(len(sample.text) + 1):
+        assert outcome(sample, cut(sample.text, [place])) == whole, place
+
+
+@pytest.mark.parametrize("tools", sorted(TOOL_FORMATS))
+def test_1000_random_splits_are_the_same(tools: str) -> None:
+    samples = [sample for sample in ALL if sample.tools == tools]
+    rng = random.Random(tools)
+    whole = {sample.name: outcome(sample, [sample.text]) for sample in samples}
+    for _ in range(1000):
+        sample = rng.choice(samples)
+        pieces = random_cut(sample.text, rng)
+        assert outcome(sample, pieces) == whole[sample.name], pieces
+
+
+DAMAGE = st.lists(
+    st.tuples(
+        st.integers(min_value=0, max_value=400),
+        st.integers(min_value=0, max_value=12),
+        st.sampled_from(
+            ["", '"', "\\", "{", "}", "]", "<", "\n", "'", "```", "é", "\\ud83d", "<|x|>",
+             "</think>", "<tool_call>", "</tool_call>", "</parameter>", "</function>",
+             ":", ",", "<|end|>"]
+        ),
+    ),
+    max_size=4,
+)  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(ALL), DAMAGE, st.randoms(use_true_random=False), st.booleans())
+def test_damaged_outputs_are_the_same_in_any_split(sample, damage, rng, is_cut) -> None:
+    text = sample.text
+    for place, length, put in damage:
+        text = text[:place] + put + text[place + length :]
+    damaged = replace(sample, text=text, is_cut=is_cut)
+    whole = outcome(damaged, [text])
+    for _ in range(5):
+        pieces = random_cut(text, rng)
+        assert outcome(damaged, pieces) == whole, pieces
+
+
+TEXT = st.text(
+    st.characters(exclude_categories=("Cs",), exclude_characters="<>[]{}`|\uff5c\r\x00"),
+    max_size=30,
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**12), 10**12) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+RAW = st.fixed_dictionaries({}, optional={"city": TEXT, "options": st.dictionaries(TEXT, JSON)})
+PLAIN = st.fixed_dictionaries(
+    {},
+    optional={
+        "city": TEXT,
+        "days": st.integers(-(10**12), 10**12),
+        "exact": st.booleans(),
+        "tags": st.lists(TEXT, max_size=3),
+    },
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(sorted(WIRES)), st.data())
+def test_what_a_wire_writes_is_read_back(name: str, data: st.DataObject) -> None:
+    wire: Wire = WIRES[name]
+    arguments = data.draw(RAW if wire.is_raw else PLAIN)
+    sample = Sample("made", name, wire.write("", [("get_weather", arguments)]))
+    parsed, _ = outcome(sample, [sample.text])
+    assert not parsed.failures
+    assert [call.name for call in parsed.calls] == ["get_weather"]
+    assert parsed.calls[0].is_complete
+    assert json.loads(parsed.calls[0].arguments) == arguments
+
+
+@pytest.mark.parametrize("name", sorted(WIRES))
+def test_every_part_of_a_wire_is_found(name: str) -> None:
+    wire = WIRES[name]
+    calls = [("get_weather", ARGS), ("list_files", {})][: 2 if wire.is_parallel else 1]
+    content = "Let me look: 1 < 2." if wire.keeps_content else ""
+    text = wire.write(content, calls)
+    thought = "First,\nI think."
+    if wire.thinking:
+        text = wire.thinking(thought) + text
+    parsed, _ = outcome(Sample("all", name, text, wire.reasoning), [text])
+    assert [(call.name, json.loads(call.arguments)) for call in parsed.calls] == calls
+    assert parsed.content.rstrip("\n") == content
+    assert parsed.reasoning == (thought if wire.thinking else "")
+    assert not parsed.failures
+
+
+@pytest.mark.parametrize("name", sorted(WIRES))
+def test_without_tools_a_call_is_content(name: str) -> None:
+    wire = WIRES[name]
+    sample = Sample("none", name, wire.write("", [("get_weather", {"city": "Paris"})]))
+    parser = make_parser(sample, has_tools=False)
+    collector = Collector()
+    collector.add(parser.push(sample.text))
+    collector.add(parser.finish())
+    parsed = collector.parsed()
+    assert not parsed.calls
+    assert not parsed.failures
+    assert "Paris" in parsed.content
+    assert "<|" not in parsed.content.replace('<|"|>', "")
+
+
+@pytest.mark.parametrize("name", [name for name in TOOL_FORMATS if TOOL_FORMATS[name].frame])
+def test_a_forced_call_is_read(name: str) -> None:
+    """Arguments that a grammar forced into a format's frame make a call of that format."""
+    format = TOOL_FORMATS[name]
+    assert format.frame is not None
+    begin, end = (part.replace("NAME", "get_weather") for part in format.frame)
+    functions = {"get_weather": {}}
+    text = begin + '{"city": "Paris"}' + end
+    parsed = parse(text, format, get_reasoning_format("none"), functions=functions)
+    assert [(call.name, call.arguments) for call in parsed.calls] == [
+        ("get_weather", '{"city": "Paris"}')
+    ]
+    assert parsed.calls[0].is_complete
+    assert not parsed.failures
+    assert parsed.content == ""
+
+
+def test_push_after_a_call_says_it_has_ended_without_more_text() -> None:
+    sample = Sample("prompt end", "hermes", "")
+    parser = make_parser(sample)
+    events = parser.push('<tool_call>{"name": "list_files", "arguments": {}}')
+    assert [type(event).__name__ for event in events][-1] == "CallEnded"
+
+
+def test_empty_pieces_say_nothing() -> None:
+    parser = make_parser(Sample("empty", "hermes", ""))
+    assert parser.push("") == []
+    assert parser.finish() == []
