@@ -18,6 +18,7 @@ from tokenlight.config import ServerConfig
 from tokenlight.server.metrics import Metrics
 from tokenlight.server.run import bind, make_store, serve_until, url_of
 from tokenlight.server.services import Services
+from tokenlight.text.conversation import Template
 from tokenlight.text.dialect import Dialect
 
 MODEL = "tiny"
@@ -82,9 +83,11 @@ def running(engine: FakeEngine | None = None, **config: object) -> Iterator[Runn
         made.join()
 
 
-def make_server(engine: FakeEngine, config: ServerConfig) -> RunningServer:
+def make_server(
+    engine: FakeEngine, config: ServerConfig, template: Template | None = None
+) -> RunningServer:
     listener = bind(config.host, config.port)
-    template = PlainTemplate()
+    template = template or PlainTemplate()
     svc = Services(
         config=config,
         model_name=MODEL,
