@@ -62,10 +62,13 @@ inline void TileTimesRows(const std::uint8_t* tile, const XBlock* x, int num_blo
         F::Unpack(tile + kScaleBytes<F>, w);
         const Vec step = Load(reinterpret_cast<const Half*>(tile));
         for (int r = 0; r < R; ++r) {
-            const std::int8_t* q = x->q[row + r];
-            IVec sum = F::Start(x->start[row + r]);
-            for (int v = 0; v < kVectors; ++v) sum = F::Dot(sum, w[v], q + 4 * v);
-            y[r] = Fma(Mul(ToFloats(sum), step), Set(x->step[row + r]), y[r]);
+            IVec high = ISet(0);
+            IVec low = F::Start(x->start[row + r]);
+            for (int v = 0; v < kVectors; ++v) {
+                high = F::Dot(high, w[v], x->high[row + r] + 4 * v);
+                low = F::Dot(low, w[v], x->low[row + r] + 4 * v);
+            }
+            y[r] = Fma(Mul(ToFloats(Join(high, low)), step), Set(x->step[row + r]), y[r]);
         }
         if constexpr (F::kNumScales == 2) {
             const Vec minimum = Load(reinterpret_cast<const Half*>(tile + 2 * kTileRows));
@@ -115,13 +118,14 @@ inline void RoundRow(const float* x, XBlock* blocks, int num_blocks, int row, in
     for (int b = 0; b < num_blocks; ++b, x += kBlockElements) {
         const Vec magnitude = Max(Abs(Load(x)), Abs(Load(x + kLanes)));
         const float most = MaxLane(magnitude);
-        // Below this, 127 / most overflows; such a block counts as zero.
+        // Below this, kMaxQuant / most overflows; such a block counts as zero.
         const bool is_tiny = !(most > 1e-30F);
-        const float inverse = is_tiny ? 0.0F : 127.0F / most;
-        std::int8_t* q = blocks[b].q[row];
-        const std::int32_t sum =
-            RoundToInt8(x, inverse, q) + RoundToInt8(x + kLanes, inverse, q + kLanes);
-        const float step = is_tiny ? 0.0F : most / 127.0F;
+        const float inverse = is_tiny ? 0.0F : kMaxQuant / most;
+        std::int8_t* high = blocks[b].high[row];
+        std::int8_t* low = blocks[b].low[row];
+        const std::int32_t sum = RoundToInt15(x, inverse, high, low) +
+                                 RoundToInt15(x + kLanes, inverse, high + kLanes, low + kLanes);
+        const float step = is_tiny ? 0.0F : most / kMaxQuant;
         blocks[b].step[row] = step;
         blocks[b].step_sum[row] = step * static_cast<float>(sum);
         blocks[b].start[row] = -weight_bias * sum;

@@ -174,18 +174,25 @@ inline IVec DotBiased(IVec sum, Bytes weights, const std::int8_t* x) {
 }
 inline IVec BiasedStart(std::int32_t) { return ISet(0); }
 
-// Rounds 16 floats times `inverse` to int8 (nearest, ties to even), which they fit; returns their
-// sum.
-inline std::int32_t RoundToInt8(const float* x, float inverse, std::int8_t* out) {
+// Rounds 16 floats times `inverse` (nearest, ties to even) to 128 * high + low; returns their sum.
+inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* high,
+                                 std::int8_t* low) {
     const Vec scaled = Mul(Load(x), Set(inverse));
     std::int32_t q[kLanes];
     Store(q, IVec{_mm256_cvtps_epi32(scaled.low), _mm256_cvtps_epi32(scaled.high)});
     std::int32_t sum = 0;
     for (int i = 0; i < kLanes; ++i) {
-        out[i] = static_cast<std::int8_t>(q[i]);
+        const std::int32_t h = (q[i] + 64) >> 7;
+        high[i] = static_cast<std::int8_t>(h);
+        low[i] = static_cast<std::int8_t>(q[i] - h * 128);
         sum += q[i];
     }
     return sum;
+}
+// 128 * high + low.
+inline IVec Join(IVec high, IVec low) {
+    return {_mm256_add_epi32(_mm256_slli_epi32(high.low, 7), low.low),
+            _mm256_add_epi32(_mm256_slli_epi32(high.high, 7), low.high)};
 }
 
 inline void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }

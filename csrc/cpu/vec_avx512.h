@@ -120,13 +120,20 @@ inline IVec DotBiased(IVec sum, Bytes weights, const std::int8_t* x) {
 }
 inline IVec BiasedStart(std::int32_t correction) { return ISet(correction); }
 
-// Rounds 16 floats times `inverse` to int8 (nearest, ties to even), which they fit; returns their
-// sum.
-inline std::int32_t RoundToInt8(const float* x, float inverse, std::int8_t* out) {
+// Rounds 16 floats times `inverse` (nearest, ties to even) to 128 * high + low; returns their sum.
+inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* high,
+                                 std::int8_t* low) {
     const __m512i q =
         _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), _mm512_set1_ps(inverse)));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(out), _mm512_cvtsepi32_epi8(q));
+    const __m512i h = _mm512_srai_epi32(_mm512_add_epi32(q, _mm512_set1_epi32(64)), 7);
+    const __m512i l = _mm512_sub_epi32(q, _mm512_slli_epi32(h, 7));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm512_cvtepi32_epi8(h));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(low), _mm512_cvtepi32_epi8(l));
     return _mm512_reduce_add_epi32(q);
+}
+// 128 * high + low.
+inline IVec Join(IVec high, IVec low) {
+    return {_mm512_add_epi32(_mm512_slli_epi32(high.v, 7), low.v)};
 }
 
 inline void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }

@@ -141,16 +141,23 @@ inline IVec DotBiased(IVec sum, const Bytes& weights, const std::int8_t* x) {
 }
 inline IVec BiasedStart(std::int32_t correction) { return ISet(correction); }
 
-// Rounds 16 floats times `inverse` to int8 (nearest, ties to even), which they fit; returns their
-// sum.
-inline std::int32_t RoundToInt8(const float* x, float inverse, std::int8_t* out) {
+// Rounds 16 floats times `inverse` (nearest, ties to even) to 128 * high + low; returns their sum.
+inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* high,
+                                 std::int8_t* low) {
     std::int32_t sum = 0;
     for (int i = 0; i < kLanes; ++i) {
         const auto q = static_cast<std::int32_t>(std::nearbyintf(x[i] * inverse));
-        out[i] = static_cast<std::int8_t>(q);
+        const std::int32_t h = (q + 64) >> 7;
+        high[i] = static_cast<std::int8_t>(h);
+        low[i] = static_cast<std::int8_t>(q - h * 128);
         sum += q;
     }
     return sum;
+}
+// 128 * high + low.
+inline IVec Join(IVec high, IVec low) {
+    for (int i = 0; i < kLanes; ++i) low.lane[i] += high.lane[i] * 128;
+    return low;
 }
 
 inline void Prefetch(const void* p) { __builtin_prefetch(p); }

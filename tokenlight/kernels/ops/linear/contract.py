@@ -19,7 +19,7 @@ def linear(x_TK: Tensor, weight: Tensor, bias_N: Tensor | None, *, format: Forma
 
     Returns:
         A new contiguous [T, N] of the dtype of `x_TK`. Sums are float32 or wider. Implementations
-        may round activations to int8 in blocks of 32 where the weights are quantized; a row's
+        may round activations to 15 bits in blocks of 32 where the weights are quantized; a row's
         result never depends on the others.
     """
     raise NotImplementedError
