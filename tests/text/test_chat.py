@@ -44,6 +44,14 @@ def test_developer_is_system_and_the_rest_is_kept():
     assert messages[0]["role"] == "developer"
 
 
+@pytest.mark.parametrize("name", ["reasoning_content", "thinking", "reasoning"])
+def test_reasoning_is_found_by_either_name(name):
+    [message] = normalise_messages([{"role": "assistant", "content": "x", name: "why"}])
+    assert message["reasoning_content"] == message["thinking"] == "why"
+    [other] = normalise_messages([{"role": "user", "content": "x", name: "why"}])
+    assert other == {"role": "user", "content": "x", name: "why"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "normal"),
     [

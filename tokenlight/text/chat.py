@@ -12,6 +12,8 @@ from tokenlight.text.tokenizer import Tokenizer
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 """Roles that OpenAI's protocol knows."""
 
+# Under which names clients send reasoning back, the usual one first.
+_REASONING = ("reasoning_content", "thinking", "reasoning")
 _TEXT_PARTS = ("text", "input_text", "output_text")
 _RESERVED = ("messages", "tools", "documents", "add_generation_prompt")
 
@@ -58,8 +60,9 @@ def chat_token_ids(
 def normalise_messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Give each message a role that templates know and one text; all else is kept.
 
-    Text parts are joined with line ends, null is an empty text, `developer` is `system`, and the
-    argument strings of tool calls become the objects that they spell (one that spells none stays).
+    Text parts are joined with line ends, null is an empty text, `developer` is `system`, reasoning
+    has the two names that templates read (`reasoning_content`, `thinking`), and the argument
+    strings of tool calls become the objects that they spell (one that spells none stays).
 
     Raises:
         InvalidRequest: a message is malformed.
@@ -81,6 +84,9 @@ def _message(where: str, message: Mapping[str, Any]) -> dict[str, Any]:
     normal = {key: value for key, value in message.items() if value is not None}
     normal["role"] = "system" if role == "developer" else role
     normal["content"] = _text(f"{where}.content", message.get("content"))
+    reasoning = next((normal[name] for name in _REASONING if name in normal), None)
+    if role == "assistant" and reasoning is not None:
+        normal = {"thinking": reasoning, **normal, "reasoning_content": reasoning}
     if normal.get("tool_calls"):
         normal["tool_calls"] = [
             _tool_call(f"{where}.tool_calls[{i}]", call)

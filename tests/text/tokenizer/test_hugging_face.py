@@ -2,7 +2,6 @@
 """Folders saved by transformers give transformers' ids and texts."""
 
 import json
-from pathlib import Path
 
 import pytest
 from tokenizers import AddedToken, models
@@ -14,49 +13,15 @@ from transformers import (
     LlamaTokenizer,
     Qwen2Tokenizer,
 )
-from transformers.tokenization_utils_base import generate_merges
 
 from tests.text.corpus import make_strings
-from tests.text.tokenizer.vocabularies import CONTROL, bpe_vocabulary, spm_vocabulary
+from tests.text.tokenizer.saved import byte_level, folder, sentencepiece
+from tests.text.tokenizer.vocabularies import CONTROL, bpe_vocabulary
 from tokenlight.base.errors import CheckpointCorrupt, UnsupportedCheckpoint
-from tokenlight.checkpoint import Checkpoint, TokenizerSource
 from tokenlight.text import ChatTemplate, Tokenizer
 
 # One is special, one is not, and neither is in the vocabulary: their ids come after it.
 ADDED = [AddedToken("<|tool|>", special=True), AddedToken("<think>", normalized=False)]
-
-
-def folder(path: Path, *, template: str | None = None, **token_ids) -> Checkpoint:
-    """A checkpoint that has nothing but its tokenizer's files."""
-    return Checkpoint(
-        path=path,
-        name=path.name,
-        layout="huggingface",
-        model_type="llama",
-        config={},
-        tensors={},
-        tokenizer=TokenizerSource(
-            kind="huggingface", files={file.name: file for file in path.iterdir()}
-        ),
-        chat_template=template,
-        bos_token_id=token_ids.get("bos"),
-        eos_token_ids=token_ids.get("eos", ()),
-        num_bytes=0,
-    )
-
-
-def byte_level(cls, **kwargs):
-    tokens, merges = bpe_vocabulary()
-    vocab = {token: i for i, token in enumerate(tokens)}
-    pairs = [tuple(merge.split(" ")) for merge in merges]
-    return cls(vocab=vocab, merges=pairs, **kwargs)
-
-
-def sentencepiece(cls, name, **kwargs):
-    vocabulary = spm_vocabulary(name)
-    vocab = {piece: i for i, piece in enumerate(vocabulary.pieces)}
-    scores = dict(zip(vocabulary.pieces, vocabulary.scores, strict=True))
-    return cls(vocab=vocab, merges=generate_merges(vocab, scores), **kwargs)
 
 
 MAKERS = {

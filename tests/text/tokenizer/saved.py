@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Transformers' tokenizers of the tiny vocabularies, and folders that they are saved in."""
+
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+from transformers.tokenization_utils_base import generate_merges
+
+from tests.text.tokenizer.vocabularies import bpe_vocabulary, spm_vocabulary
+from tokenlight.checkpoint import Checkpoint, TokenizerSource
+
+
+def folder(path: Path, *, template: str | None = None, eos: tuple[int, ...] = ()) -> Checkpoint:
+    """A checkpoint that has nothing but its tokenizer's files."""
+    return Checkpoint(
+        path=path,
+        name=path.name,
+        layout="huggingface",
+        model_type="llama",
+        config={},
+        tensors={},
+        tokenizer=TokenizerSource(
+            kind="huggingface", files={file.name: file for file in path.iterdir()}
+        ),
+        chat_template=template,
+        bos_token_id=None,
+        eos_token_ids=eos,
+        num_bytes=0,
+    )
+
+
+def byte_level(cls: type, **kwargs: Any) -> PreTrainedTokenizerBase:
+    tokens, merges = bpe_vocabulary()
+    vocab = {token: i for i, token in enumerate(tokens)}
+    pairs = [tuple(merge.split(" ")) for merge in merges]
+    return cls(vocab=vocab, merges=pairs, **kwargs)
+
+
+def sentencepiece(cls: type, name: str, **kwargs: Any) -> PreTrainedTokenizerBase:
+    vocabulary = spm_vocabulary(name)
+    vocab = {piece: i for i, piece in enumerate(vocabulary.pieces)}
+    scores = dict(zip(vocabulary.pieces, vocabulary.scores, strict=True))
+    return cls(vocab=vocab, merges=generate_merges(vocab, scores), **kwargs)
