@@ -14,6 +14,15 @@ from tokenlight import wire
 NUM_REQUESTS = 32
 SAMPLED = wire.SamplingParams(temperature=0.9, top_k=50, top_p=0.95, min_p=0.01)
 
+SHAPED = replace(
+    SAMPLED,
+    repetition_penalty=1.3,
+    frequency_penalty=0.2,
+    presence_penalty=0.4,
+    logit_bias={5: 3.0},
+    min_tokens=8,
+)
+
 
 def make_requests(seed: int) -> list[wire.Generate]:
     """Prompts of 1 to 70 tokens, half of them with a shared prefix; greedy and sampled in turn."""
@@ -22,7 +31,7 @@ def make_requests(seed: int) -> list[wire.Generate]:
     requests = []
     for index in range(NUM_REQUESTS):
         own = [rng.randrange(300) for _ in range(rng.randrange(1, 46))]
-        sampling = replace(SAMPLED, seed=index) if index % 2 else GREEDY
+        sampling = replace((GREEDY, SAMPLED, GREEDY, SHAPED)[index % 4], seed=index)
         requests.append(
             generate(
                 f"r{index}",

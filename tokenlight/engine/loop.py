@@ -101,10 +101,11 @@ class Loop:
 
     def _submit(self, message: wire.Generate) -> None:
         number = next(self._numbers)
+        prompt_token_ids = np.frombuffer(message.prompt_token_ids, np.int32)
         try:
             self._scheduler.submit(
                 number,
-                np.frombuffer(message.prompt_token_ids, np.int32),
+                prompt_token_ids,
                 max_new_tokens=message.max_new_tokens,
                 stop_token_ids=np.array(message.stop_token_ids, np.int32),
                 priority=message.priority,
@@ -119,7 +120,7 @@ class Loop:
             return
         self._ids[message.request_id] = number
         self._names[number] = message.request_id
-        self._runner.add(number, message.sampling)
+        self._runner.add(number, message.sampling, prompt_token_ids, message.stop_token_ids)
 
     def _abort(self, message: wire.Abort) -> None:
         number = self._ids.get(message.request_id)
@@ -145,6 +146,7 @@ class Loop:
         if isinstance(outcome, Sampled):
             self._num_bad_steps = 0
             token_ids = outcome.token_ids
+            told = _by_request(plan, outcome)
             failed = []
             if len(outcome.bad_rows):
                 bad_requests = plan.sampled_requests[outcome.bad_rows]
@@ -152,6 +154,7 @@ class Loop:
         else:
             self._num_bad_steps += 1
             token_ids = np.zeros(plan.num_sampled, np.int32)
+            told = {}
             failed = self._fail(
                 plan.request_ids, f"the step raised {type(outcome).__name__}: {outcome}"
             )
@@ -166,6 +169,7 @@ class Loop:
                     d.num_cached_tokens,
                     _REASONS[d.finish_reason],
                     d.num_sampled_tokens,
+                    logprobs=told.get(d.id) if d.token_ids else None,
                 )
                 for d in deltas
             ]
@@ -205,6 +209,14 @@ class Loop:
     def _send(self, deltas: list[wire.Delta]) -> None:
         if deltas:
             self._mail.send(wire.Deltas(deltas=deltas))
+
+
+def _by_request(plan: StepPlan, outcome: Sampled) -> dict[int, list[wire.TokenLogprobs]]:
+    """What requests are told of their token, by the scheduler's number."""
+    return {
+        int(plan.request_ids[plan.sampled_requests[row]]): [logprobs]
+        for row, logprobs in outcome.logprobs.items()
+    }
 
 
 def _failed(request_id: str, why: str) -> wire.Delta:

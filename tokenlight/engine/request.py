@@ -10,6 +10,8 @@ import numpy as np
 from tokenlight import wire
 from tokenlight.base.errors import ContextTooLong, InvalidRequest
 
+MAX_LOGPROBS = 20
+
 
 def make_request(
     facts: wire.ModelFacts,
@@ -37,6 +39,7 @@ def make_request(
             f"max_new_tokens must be at least 1, got {max_new_tokens}", param="max_tokens"
         )
     _check_sampling(sampling)
+    _check_biases(sampling, facts.vocab_size)
     request = wire.Generate(
         request_id=request_id,
         prompt_token_ids=b"",
@@ -48,6 +51,16 @@ def make_request(
     _check_types(request)
     packed = _packed(prompt_token_ids, facts.vocab_size)
     return msgspec.structs.replace(request, prompt_token_ids=packed)
+
+
+def _check_biases(sampling: wire.SamplingParams, vocab_size: int) -> None:
+    for token_id, bias in sampling.logit_bias.items():
+        if not 0 <= token_id < vocab_size or not -100 <= bias <= 100:
+            raise InvalidRequest(
+                f"logit_bias has {token_id}: {bias}; token ids are from 0 to {vocab_size - 1}, "
+                f"biases from -100 to 100",
+                param="logit_bias",
+            )
 
 
 def _check_types(request: wire.Generate) -> None:
@@ -80,6 +93,15 @@ def _check_sampling(sampling: wire.SamplingParams) -> None:
         ("top_p", 0 < sampling.top_p <= 1, "above 0 and at most 1"),
         ("min_p", 0 <= sampling.min_p <= 1, "from 0 to 1"),
         ("seed", 0 <= sampling.seed < 1 << 63, "from 0 to 2^63 - 1"),
+        ("repetition_penalty", 0 < sampling.repetition_penalty <= 10, "above 0 and at most 10"),
+        ("frequency_penalty", -2 <= sampling.frequency_penalty <= 2, "from -2 to 2"),
+        ("presence_penalty", -2 <= sampling.presence_penalty <= 2, "from -2 to 2"),
+        ("min_tokens", sampling.min_tokens >= 0, "at least 0"),
+        (
+            "num_logprobs",
+            0 <= (sampling.num_logprobs or 0) <= MAX_LOGPROBS,
+            f"at most {MAX_LOGPROBS}",
+        ),
     )
     for name, is_right, allowed in ranges:
         if not is_right:

@@ -56,4 +56,7 @@ class Stream:
 
 def _merged(earlier: Delta, later: Delta) -> Delta:
     """The later delta with the tokens of both: every other field is a total or a last word."""
-    return msgspec.structs.replace(later, token_ids=earlier.token_ids + later.token_ids)
+    logprobs = [*(earlier.logprobs or ()), *(later.logprobs or ())]
+    return msgspec.structs.replace(
+        later, token_ids=earlier.token_ids + later.token_ids, logprobs=logprobs or None
+    )

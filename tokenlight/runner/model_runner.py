@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +21,11 @@ from tokenlight.control import StepPlan
 from tokenlight.kv import DevicePool
 from tokenlight.models import load_model
 from tokenlight.runner.batch import make_step, make_trial_step
+from tokenlight.runner.logprobs import pick_logprobs, read_logprobs
 from tokenlight.runner.machine import read_machine
 from tokenlight.runner.resolve import ModelShape, ResolvedConfig, model_shape, resolve
-from tokenlight.runner.sampler import Sampler
-from tokenlight.wire import ModelFacts, SamplingParams
+from tokenlight.runner.sampler import NO_TOKENS, Sampler
+from tokenlight.wire import ModelFacts, SamplingParams, TokenLogprobs
 
 _log = get_log("runner")
 
@@ -35,6 +37,8 @@ class Sampled:
     token_ids: NDArray[np.int32]
     bad_rows: NDArray[np.intp]
     """Rows whose logits were not all finite: their token means nothing."""
+    logprobs: Mapping[int, TokenLogprobs] = field(default_factory=dict)
+    """Row -> what its request wants to be told."""
 
 
 _NOTHING = Sampled(np.zeros(0, np.int32), np.zeros(0, np.intp))
@@ -81,8 +85,14 @@ class ModelRunner:
         )
         return runner
 
-    def add(self, request_id: int, sampling: SamplingParams) -> None:
-        self._sampler.add(request_id, sampling)
+    def add(
+        self,
+        request_id: int,
+        sampling: SamplingParams,
+        prompt_token_ids: NDArray[np.int32] = NO_TOKENS,
+        stop_token_ids: Sequence[int] = (),
+    ) -> None:
+        self._sampler.add(request_id, sampling, prompt_token_ids, stop_token_ids)
 
     def remove(self, request_id: int) -> None:
         self._sampler.remove(request_id)
@@ -93,9 +103,12 @@ class ModelRunner:
         logits_SV = self._model(make_step(plan, self._kv))
         if plan.num_sampled == 0:
             return _NOTHING
-        token_ids = self._sampler.sample(plan, logits_SV).numpy()
         sums_S = logits_SV.sum(1).numpy()  # one infinity or NaN in a row makes its sum one
-        return Sampled(token_ids, np.flatnonzero(~np.isfinite(sums_S)))
+        wanted = self._sampler.num_logprobs(plan)
+        logprobs = read_logprobs(logits_SV, wanted)
+        token_ids = self._sampler.sample(plan, logits_SV).numpy()
+        told = pick_logprobs(logprobs, wanted, token_ids)
+        return Sampled(token_ids, np.flatnonzero(~np.isfinite(sums_S)), told)
 
     @torch.inference_mode()
     def _try_step_s(self) -> float:

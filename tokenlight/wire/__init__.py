@@ -21,6 +21,7 @@ from tokenlight.wire.messages import (
     SamplingParams,
     Status,
     ToEngine,
+    TokenLogprobs,
 )
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "SamplingParams",
     "Status",
     "ToEngine",
+    "TokenLogprobs",
     "decode_from_engine",
     "decode_to_engine",
     "encode",

@@ -25,6 +25,18 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """Keep tokens at least this many times as likely as the most likely one."""
     seed: int = 0
     """Key of this request's random numbers, together with each token's position. 63 bits."""
+    repetition_penalty: float = 1.0
+    """Divides the positive, multiplies the negative logits of tokens in prompt or answer."""
+    frequency_penalty: float = 0.0
+    """Subtracted from a token's logit once for each time that the answer has it."""
+    presence_penalty: float = 0.0
+    """Subtracted from the logits of tokens that the answer has."""
+    logit_bias: dict[int, float] = {}
+    """Added to the logits of these tokens."""
+    min_tokens: int = 0
+    """Stop tokens cannot be sampled before the answer has this many tokens."""
+    num_logprobs: int | None = None
+    """Tell each token's log-probability and those of this many likeliest tokens; None: neither."""
 
 
 class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
@@ -44,6 +56,16 @@ class Abort(msgspec.Struct, frozen=True, kw_only=True, tag="abort"):
     request_id: str
 
 
+class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
+    """Natural logarithms of probabilities at one position: the model's own, before any shaping."""
+
+    logprob: float
+    """Of the token that was sampled."""
+    top_token_ids: list[int]
+    """The likeliest tokens, likeliest first."""
+    top_logprobs: list[float]
+
+
 class Delta(msgspec.Struct, frozen=True, array_like=True):
     """What one step did for one request."""
 
@@ -57,6 +79,8 @@ class Delta(msgspec.Struct, frozen=True, array_like=True):
     """Tokens sampled so far, the stop token included: what usage reports."""
     error: str | None = None
     """Why, when finish_reason is "error"."""
+    logprobs: list[TokenLogprobs] | None = None
+    """One per token of `token_ids`, when asked for."""
 
 
 class Deltas(msgspec.Struct, frozen=True, kw_only=True, tag="deltas"):
