@@ -53,10 +53,13 @@ class TL_CONSUMABLE ExclusiveBlock {
         if (pool_ != nullptr) pool_->ReturnBlank(id_);
     }
 
-    TL_CALLABLE_WHEN("unconsumed") [[nodiscard]] BlockId<kTier> id() const { return id_; }
+    TL_CALLABLE_WHEN("unconsumed", "unknown") [[nodiscard]] BlockId<kTier> id() const {
+        return id_;
+    }
 
   private:
     friend class BlockPool<kTier>;
+    friend struct Inspector;
     ExclusiveBlock(BlockPool<kTier>* pool, BlockId<kTier> id) : pool_(pool), id_(id) {}
 
     BlockPool<kTier>* pool_;
@@ -81,10 +84,13 @@ class TL_CONSUMABLE SharedBlock {
     // Stands where a window has passed: owns nothing.
     [[nodiscard]] static SharedBlock Hollow() { return {nullptr, BlockId<kTier>{-1}}; }
 
-    TL_CALLABLE_WHEN("unconsumed") [[nodiscard]] BlockId<kTier> id() const { return id_; }
+    TL_CALLABLE_WHEN("unconsumed", "unknown") [[nodiscard]] BlockId<kTier> id() const {
+        return id_;
+    }
 
   private:
     friend class BlockPool<kTier>;
+    friend struct Inspector;
     SharedBlock(BlockPool<kTier>* pool, BlockId<kTier> id) : pool_(pool), id_(id) {}
 
     BlockPool<kTier>* pool_;

@@ -43,6 +43,7 @@ class InFlight {
   private:
     template <typename Any>
     friend Any Land(InFlight<Any>&&, const StepReceipt&);
+    friend struct Inspector;
     Resource resource_;
     StepId until_;
 };
@@ -69,7 +70,7 @@ class TL_CONSUMABLE StepGuard {
 
   private:
     friend class StepLedger;
-    StepGuard(StepLedger* ledger, StepId step) : ledger_(ledger), step_(step) {}
+    TL_RETURNS_UNKNOWN StepGuard(StepLedger* ledger, StepId step) : ledger_(ledger), step_(step) {}
 
     StepLedger* ledger_ = nullptr;
     StepId step_{};
@@ -108,7 +109,7 @@ class StepLedger {
         return at(oldest_).draft_ids;
     }
 
-    [[nodiscard]] TL_RETURNS_LIVE StepGuard Begin() { return {this, StepId{next_++}}; }
+    [[nodiscard]] TL_RETURNS_UNKNOWN StepGuard Begin() { return {this, StepId{next_++}}; }
 
     // The oldest step comes back; its rows are still to be read, its bag still to be landed.
     [[nodiscard]] StepReceipt Return(StepGuard&& guard) {

@@ -25,7 +25,7 @@ enum class Mutant {
     kWindowTooShort,       // a window's block dies one query too early
     kCopySourceUnpinned,   // the source of a copy may be evicted before the copy ran
     kEvictKeepsKey,        // an evicted block stays in the index
-    kStateNotSealed,       // a recurrent state is published although later steps write to it
+    kStateOffBoundary,     // a recurrent state is kept where no block ends
     kFailedCopyPublished,  // a copy that failed is taken for one that succeeded
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "control/block.h"
 #include "control/table.h"
 
 namespace tokenlight::control {
@@ -14,6 +15,11 @@ struct BlockCopy {
     std::int32_t to_block;
     std::int32_t num_tokens;
 };
+// Reads what nobody writes, writes what nobody else reads.
+inline BlockCopy MakeCopy(const DeviceShared& from, const DeviceExclusive& to,
+                          std::int32_t num_tokens) {
+    return {Raw(from.id()), Raw(to.id()), num_tokens};
+}
 
 // What the runner executes next: decodes first, then prefill chunks. Buffers are reused, so that a
 // step allocates nothing.

@@ -66,14 +66,15 @@ class BlockPool {
     [[nodiscard]] FreeBlock<kTier> Take(Reservation<kTier>& promise);
     [[nodiscard]] SharedBlock<kTier> ShareCold(std::int32_t block, Reservation<kTier>& promise);
 
-    [[nodiscard]] ExclusiveBlock<kTier> Claim(FreeBlock<kTier>&& block);
+    [[nodiscard]] ExclusiveBlock<kTier> Claim(TL_LIVE_PARAM FreeBlock<kTier>&& block);
     // For a block with owners; it cannot fail.
     [[nodiscard]] SharedBlock<kTier> ShareWarm(std::int32_t block);
     // nullopt when the block is cold and every free block is promised.
     [[nodiscard]] std::optional<SharedBlock<kTier>> TryShare(std::int32_t block);
 
     // The block's contents are final, and `name` says what they are. The key must be absent.
-    [[nodiscard]] SharedBlock<kTier> Publish(ExclusiveBlock<kTier>&& block, const BlockName& name);
+    [[nodiscard]] SharedBlock<kTier> Publish(TL_LIVE_PARAM ExclusiveBlock<kTier>&& block,
+                                             const BlockName& name);
 
     [[nodiscard]] std::int32_t Find(const Hash128& key) const { return index_.Find(key, KeyOf()); }
     void Prefetch(const Hash128& key) const { index_.Prefetch(key); }

@@ -72,7 +72,7 @@ StateBlocks StepState(StateRun& run, CacheGroup& group, std::int32_t upto_tokens
         run.working.emplace(group.pool->Claim(group.pool->Take(run.promise)));
     }
     blocks.write = Raw(run.working->id());
-    if (is_sealed && !kPlanted<Mutant::kStateNotSealed>) {
+    if (is_sealed) {
         run.snapshots.push_back({upto_tokens, std::move(*run.working)});
         run.working.reset();
     }

@@ -23,8 +23,7 @@ Scheduler::Scheduler(const Config& config)
       slots_(config.max_num_requests),
       ledger_(config.overlap),
       prefilling_(config.max_num_requests),
-      decoding_(config.max_num_requests),
-      recent_(kRecentRequests) {
+      decoding_(config.max_num_requests) {
     for (const GroupConfig& group : config.groups) {
         const auto index = static_cast<std::int32_t>(groups_.size());
         const bool is_full = group.kind == GroupKind::kFull;
@@ -147,8 +146,13 @@ Finished Scheduler::EndRequest(RequestId id, FinishReason reason) {
 void Scheduler::NoteFinished(const Finished& finished) {
     Explanation explanation = finished.request->explanation;
     explanation.num_preemptions = finished.request->num_preemptions;
-    recent_[static_cast<std::size_t>(num_ended_++) % recent_.size()] = {finished.request->id,
-                                                                        explanation};
+    const Ended ended{finished.request->id, explanation};
+    const auto at = static_cast<std::size_t>(num_ended_++) % kRecentRequests;
+    if (at < recent_.size()) {
+        recent_[at] = ended;
+    } else {
+        recent_.push_back(ended);
+    }
 }
 
 void Scheduler::Propose(RequestId id, std::span<const std::int32_t> draft_token_ids) {

@@ -103,11 +103,11 @@ class Scheduler {
 
     [[nodiscard]] Fault CheckPlan() const;
     // Empty guard: nothing to plan now. `plan` is overwritten.
-    [[nodiscard]] StepGuard Plan(std::int64_t now_us, StepPlan& plan);
+    [[nodiscard]] TL_RETURNS_UNKNOWN StepGuard Plan(std::int64_t now_us, StepPlan& plan);
 
     [[nodiscard]] Fault CheckCommit(const StepGuard& guard, const StepResult& result) const;
     // Appends what the step did to `out`. CheckCommit must have found no fault.
-    void Commit(StepGuard&& guard, const StepResult& result, DeltaBatch& out);
+    void Commit(TL_LIVE_PARAM StepGuard&& guard, const StepResult& result, DeltaBatch& out);
     // Appends what ended without a step: requests past their deadline.
     void TakeDeltas(DeltaBatch& out);
 

@@ -176,7 +176,7 @@ std::int32_t Scheduler::CopyPart(Resident& resident, const NearestBlock& nearest
     if (!source) return 0;
     auto& run = std::get<BlockRun>(resident.holdings.runs[0]);
     TakeMissing(run, group, resident.slot.id(), config_.block_tokens, start + num_tokens, patches_);
-    plan.copies.push_back({nearest.block, Raw(run.open.back().id()), num_tokens});
+    plan.copies.push_back(MakeCopy(*source, run.open.back(), num_tokens));
     if constexpr (!kPlanted<Mutant::kCopySourceUnpinned>) {
         ledger_.Retire(ledger_.next(), std::move(*source));
     }

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "control/mutants.h"
 #include "control/policy.h"
 #include "control/runs.h"
 #include "control/scheduler.h"
@@ -213,7 +214,10 @@ void Scheduler::HoldRow(Resident& resident, std::int32_t upto_tokens, StepPlan& 
                         patches_);
             continue;
         }
-        const bool is_sealed = config_.prefix_reuse && upto_tokens % config_.block_tokens == 0;
+        const bool is_sealed =
+            config_.prefix_reuse &&
+            (upto_tokens % config_.block_tokens == 0 ||
+             (kPlanted<Mutant::kStateOffBoundary> && upto_tokens > config_.block_tokens));
         const StateBlocks state =
             StepState(std::get<StateRun>(run), groups_[g], upto_tokens, is_sealed);
         plan.state_blocks.insert(plan.state_blocks.end(), {state.read, state.write});

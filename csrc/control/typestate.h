@@ -6,16 +6,14 @@
 // attributes.
 #if defined(__clang__)
 #define TL_CONSUMABLE [[clang::consumable(unconsumed)]]
-#define TL_CALLABLE_WHEN(state) [[clang::callable_when(state)]]
-#define TL_CONSUMES [[clang::set_typestate(consumed)]]
-#define TL_RETURNS_LIVE [[clang::return_typestate(unconsumed)]]
+#define TL_CALLABLE_WHEN(...) [[clang::callable_when(__VA_ARGS__)]]
+#define TL_LIVE_PARAM [[clang::param_typestate(unconsumed)]]
 #define TL_RETURNS_UNKNOWN [[clang::return_typestate(unknown)]]
 #define TL_TESTS_LIVE [[clang::test_typestate(unconsumed)]]
 #else
 #define TL_CONSUMABLE
-#define TL_CALLABLE_WHEN(state)
-#define TL_CONSUMES
-#define TL_RETURNS_LIVE
+#define TL_CALLABLE_WHEN(...)
+#define TL_LIVE_PARAM
 #define TL_RETURNS_UNKNOWN
 #define TL_TESTS_LIVE
 #endif

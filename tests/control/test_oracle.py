@@ -52,7 +52,7 @@ class Both(RuleBasedStateMachine):
     )
     def submit(self, family, num_prompt, tail, max_new, priority):
         limit = self.num_blocks * BLOCK_TOKENS
-        prompt = ([family] * num_prompt)[: limit - 2] + [tail]
+        prompt = [*([family] * num_prompt)[: limit - 2], tail]
         max_new = min(max_new, limit - len(prompt))
         ids = np.array(prompt, np.int32)
         self.scheduler.submit(self.next_id, ids, max_new_tokens=max_new, priority=priority)
