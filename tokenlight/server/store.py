@@ -38,11 +38,12 @@ CREATE TABLE IF NOT EXISTS responses (
 """
 _CHAIN = """
 WITH RECURSIVE chain(id, previous_id, turns, depth) AS (
-    SELECT id, previous_id, turns, 0 FROM responses WHERE id = ? AND owner = ?
+    SELECT id, previous_id, turns, 0 FROM responses WHERE id = :id AND owner = :owner
+        AND created_s >= :oldest_s
     UNION ALL
     SELECT r.id, r.previous_id, r.turns, depth + 1
-    FROM responses AS r JOIN chain ON r.id = chain.previous_id AND r.owner = ?
-    WHERE depth < 100000
+    FROM responses AS r JOIN chain ON r.id = chain.previous_id AND r.owner = :owner
+    WHERE r.created_s >= :oldest_s AND depth < 100000
 )
 SELECT previous_id, turns FROM chain ORDER BY depth DESC
 """
@@ -195,7 +196,8 @@ class ResponseStore:
         return found
 
     def _turns(self, owner: bytes, id: str) -> list[Turn]:
-        rows = self._db.execute(_CHAIN, (id, owner, owner)).fetchall()
+        names = {"id": id, "owner": owner, "oldest_s": unix_s() - self._max_age_s}
+        rows = self._db.execute(_CHAIN, names).fetchall()
         if not rows or rows[0][0] is not None:
             raise InvalidRequest(
                 f"the conversation of {id!r} is not stored here (any more); send its items in "

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stored responses over HTTP: continued, read, listed, deleted; by their writer alone."""
+
+import openai
+import pytest
+
+from tests.server.running import MODEL
+from tests.server.scripted_engine import call, scripted
+from tests.server.test_responses import BASH, ask, heard
+
+
+@pytest.fixture
+def server():
+    with scripted(lambda text: call("bash", "{}") if "list" in text[-80:] else "Yes.") as made:
+        yield made
+
+
+def test_a_conversation_goes_on_from_a_stored_response(server):
+    first = ask(server, "Please list.", instructions="Only now.", tools=[BASH])
+    result = {"type": "function_call_output", "call_id": first.output[0].call_id, "output": "a.txt"}
+    second = ask(server, [result], previous_response_id=first.id, tools=[BASH])
+    third = ask(server, "And?", previous_response_id=second.id, tools=[BASH])
+    assert third.previous_response_id == second.id
+    text = heard(server)
+    assert "Only now." not in text
+    words = ["Please list.", '"arguments": {}', "a.txt", "Yes.", "And?"]
+    places = [text.find(word) for word in words]
+    assert -1 not in places
+    assert places == sorted(places)
+
+
+def test_a_stored_response_is_what_was_answered(server):
+    answered = ask(server, "hi")
+    with server.client() as asking:
+        assert asking.responses.retrieve(answered.id) == answered
+
+
+def test_a_streamed_response_is_stored_before_its_last_event(server):
+    with server.client() as asking:
+        for event in asking.responses.create(model=MODEL, input="hi", stream=True):
+            if event.type == "response.completed":
+                assert asking.responses.retrieve(event.response.id).output_text == "Yes."
+
+
+def test_input_items_are_listed_newest_first_in_pages(server):
+    answered = ask(server, [{"role": "user", "content": f"word{i}"} for i in range(5)])
+    with server.client() as asking:
+        listed = asking.responses.input_items.list
+        page = listed(answered.id, limit=2)
+        assert page.has_more
+        texts = [item.content for item in listed(answered.id, limit=2)]
+        assert texts == [f"word{i}" for i in (4, 3, 2, 1, 0)]
+        ascending = [item.content for item in listed(answered.id, order="asc")]
+        assert ascending == [f"word{i}" for i in range(5)]
+        with pytest.raises(openai.BadRequestError):
+            listed(answered.id, limit=0)
+
+
+def test_a_deleted_response_is_gone(server):
+    answered = ask(server, "hi")
+    with server.client() as asking:
+        asking.responses.delete(answered.id)
+        for gone in (asking.responses.retrieve, asking.responses.delete, asking.responses.cancel):
+            with pytest.raises(openai.NotFoundError) as refused:
+                gone(answered.id)
+            assert refused.value.code == "response_not_found"
+        with pytest.raises(openai.NotFoundError):
+            asking.responses.input_items.list(answered.id)
+    with pytest.raises(openai.BadRequestError) as refused:
+        ask(server, "x", previous_response_id=answered.id)
+    assert refused.value.param == "previous_response_id"
+
+
+def test_store_false_leaves_nothing(server):
+    answered = ask(server, "hi", store=False)
+    with server.client() as asking, pytest.raises(openai.NotFoundError):
+        asking.responses.retrieve(answered.id)
+    assert server.services.store.num_bytes == 0
+
+
+def test_another_key_sees_nothing(server):
+    answered = ask(server, "hi")
+    with server.client(api_key="another") as other:
+        with pytest.raises(openai.NotFoundError):
+            other.responses.retrieve(answered.id)
+        with pytest.raises(openai.NotFoundError):
+            other.responses.delete(answered.id)
+        with pytest.raises(openai.BadRequestError):
+            other.responses.create(model=MODEL, input="x", previous_response_id=answered.id)
+
+
+def test_a_response_that_has_ended_cannot_be_cancelled(server):
+    answered = ask(server, "hi")
+    with server.client() as asking, pytest.raises(openai.BadRequestError) as refused:
+        asking.responses.cancel(answered.id)
+    assert "has ended" in refused.value.message
