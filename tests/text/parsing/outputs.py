@@ -386,7 +386,7 @@ OTHERS = [
         calls=(
             ("write_file", '{"path": "a\'b", "content": "x \\"y\\" Aé\\n\\\\q"}'),
             ("write_file", '{"path": "p", "content": "c"}'),
-            ("write_file", '{"path": "", "content": "\\n"}'),
+            ("write_file", '{"path": "", "content": "\\\\n"}'),
         ),
     ),
     Sample(

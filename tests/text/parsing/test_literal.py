@@ -47,6 +47,7 @@ def test_what_python_shows_is_read_as_python_reads_it(value) -> None:
         "1e5",
         "{'a': {'b': [None]}}",
         "'a\\\nb'",
+        r"r'\n\x\'\\'",
     ],
 )
 def test_agrees_with_python(text: str) -> None:

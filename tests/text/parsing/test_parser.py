@@ -3,6 +3,7 @@
 
 import json
 import random
+import time
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from splits import cut, make_parser, outcome, random_cut
 from wires import WIRES, Wire
 
 from tokenlight.text.parsing import TOOL_FORMATS, Collector, parse
+from tokenlight.text.parsing import parser as parser_module
 from tokenlight.text.parsing.formats import get_reasoning_format
 
 
@@ -169,3 +171,48 @@ def test_empty_pieces_say_nothing() -> None:
     parser = make_parser(Sample("empty", "hermes", ""))
     assert parser.push("") == []
     assert parser.finish() == []
+
+
+def test_text_that_looks_like_calls_over_and_over_costs_little() -> None:
+    """Openers that nothing comes of are read again; how much of that is done is bounded."""
+    start = time.process_time()
+    quoted = '<tool_call>{"name": "get_weather", "arguments": {"city": "' * 4_000
+    text = f"<think>\n{quoted}\n</think>\n\nHello."
+    parsed, _ = outcome(
+        Sample("many", "hermes", text, "qwen3"), cut(text, range(64, len(text), 64))
+    )
+    assert parsed.content == "Hello."
+    assert not parsed.calls
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("name", [*sorted(WIRES), "none"])
+def test_deep_nesting_ends_no_parser(name: str) -> None:
+    format = TOOL_FORMATS[name]
+    for opener in (*format.openers, *format.quiet_openers, ""):
+        for deep in ('{"function":', "[", "f(a=[", "f(a={'a':", '{"name":"f","arguments":{"a":'):
+            text = opener + deep * 20_000
+            parse(text, format, get_reasoning_format("none"), functions={"f": {}})
+
+
+def test_the_namespace_before_a_name_is_dropped() -> None:
+    sample = Sample("named", "hermes", '<tool_call>{"name": "functions.list_files"}</tool_call>')
+    assert outcome(sample, [sample.text])[0].calls[0].name == "list_files"
+
+
+def test_what_candidates_cost_does_not_depend_on_the_split(monkeypatch) -> None:
+    monkeypatch.setattr(parser_module, "_MOST_REREAD_CHARS", 300)
+    rng = random.Random(0)
+    part = '<tool_call>{"name": "get_weather", "arguments": {"city": "'
+    for _ in range(200):
+        inside = "".join(
+            rng.choice([part, "no", part + '"}}</tool_call>', "</think>"]) for _ in range(9)
+        )
+        sample = Sample("cost", "hermes", f"<think>{inside}</think>\nHello.", "qwen3")
+        whole = outcome(sample, [sample.text])
+        for _ in range(10):
+            assert outcome(sample, random_cut(sample.text, rng)) == whole
+    sample = Sample("lines", "json", '\n{"name": "list_files", "arguments": 1' * 20)
+    whole = outcome(sample, [sample.text])
+    for place in range(len(sample.text)):
+        assert outcome(sample, cut(sample.text, [place])) == whole

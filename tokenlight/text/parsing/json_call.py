@@ -144,7 +144,7 @@ class _CallObject:
             self._out.end_arguments()
         self._out.end_call()
 
-    def _members(self) -> Pull[None]:
+    def _members(self, *, is_nested: bool = False) -> Pull[None]:
         src = self._src
         src.take(src.at + 1)
         while True:
@@ -156,13 +156,13 @@ class _CallObject:
             if char == ",":
                 src.take(src.at + 1)
             elif char == '"':
-                yield from self._member()
+                yield from self._member(is_nested=is_nested)
             elif self._out.has_whole_arguments:
                 return  # the object's own brace is missing
             else:
                 raise Malformed("not_a_call")
 
-    def _member(self) -> Pull[None]:
+    def _member(self, *, is_nested: bool) -> Pull[None]:
         src = self._src
         key = yield from read_text(src)
         yield from src.space()
@@ -171,8 +171,8 @@ class _CallObject:
         src.take(src.at + 1)
         yield from src.space()
         char = yield from src.need()
-        if key == "function" and char == "{":
-            yield from self._members()
+        if key == "function" and char == "{" and not is_nested:
+            yield from self._members(is_nested=True)
         elif key in _NAME_KEYS and char == '"' and not self._name:
             self._name = yield from read_text(src)
         elif key in _ID_KEYS and char == '"':

@@ -29,16 +29,17 @@ _ESCAPED = re.compile(r'\\.|["\x00-\x1f]', re.DOTALL)
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
 _JSON_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
 _PREFIXES = frozenset({"r", "b", "u", "f"})
-_DEPTH = 128
+_DEPTH = 64
 """Nesting beyond this is `Malformed`: a reader is a stack of generators."""
 
 
 @lru_cache(maxsize=16)
-def _inside(quote: str, *, is_python: bool) -> re.Pattern[str]:
+def _inside(quote: str, *, is_python: bool, is_raw: bool) -> re.Pattern[str]:
     """A run of a string's inside: all but its quote's first character and numbered escapes."""
     quote = re.escape(quote)
-    plain = rf"(?:[^{quote}\\]++|\\[^xuU])++"
-    return re.compile(plain if is_python else rf"[^{quote}]++", re.DOTALL)
+    if not is_python:
+        return re.compile(rf"[^{quote}]++")
+    return re.compile(rf"(?:[^{quote}\\]++|\\{'.' if is_raw else '[^xuU]'})++", re.DOTALL)
 
 
 def _as_json(match: re.Match[str]) -> str:
@@ -90,16 +91,19 @@ class LiteralReader:
                 return mark * 3
         return mark
 
-    def _string(self, mark: str) -> Pull[None]:
+    def _string(self, mark: str, *, is_raw: bool = False) -> Pull[None]:
         """Consume a string's inside and its closing quotes."""
         src = self._src
-        inside = _inside(mark[0], is_python=self._is_python)
+        inside = _inside(mark[0], is_python=self._is_python, is_raw=is_raw)
         self._write('"')
         while True:
             char = yield from src.need()
             if match := inside.match(src.text, src.at):
                 piece = src.take(match.end())
-                self._write(_ESCAPED.sub(_as_json, piece) if self._is_python else escape(piece))
+                is_plain = is_raw or not self._is_python
+                self._write(escape(piece) if is_plain else _ESCAPED.sub(_as_json, piece))
+            elif char == "\\" and is_raw:
+                yield from src.wait()
             elif char == "\\" and self._is_python:
                 self._write((yield from self._code_point()))
             elif (yield from src.skip(mark)):
@@ -167,8 +171,8 @@ class LiteralReader:
     def word(self, word: str = "") -> Pull[None]:
         """Consume a constant or a number; `word` is what of it has been consumed before."""
         word += yield from self._src.run(_WORD, _WORD_CHARS)
-        if word in _PREFIXES and (yield from self._src.peek()) in self._quotes:
-            yield from self.value()
+        if word in _PREFIXES and (mark := (yield from self._quote())):
+            yield from self._string(mark, is_raw=word == "r")
             return
         found = _WORDS.get(word) or _number(word)
         if found is None:

@@ -26,6 +26,9 @@ from tokenlight.text.parsing.source import Malformed, Reason
 Functions: TypeAlias = Mapping[str, Mapping[str, Any]]
 """Tool names, each with the JSON Schema of its arguments."""
 
+_NAMESPACE = "functions."
+"""What some models put before every tool's name."""
+
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
 
@@ -161,6 +164,8 @@ class Output:
 
     def start_call(self, name: str, id: str = "") -> None:
         """Begin a call. While held, a name that is no tool's makes the candidate plain text."""
+        if name not in self.functions and name.removeprefix(_NAMESPACE) in self.functions:
+            name = name.removeprefix(_NAMESPACE)
         if self._held is not None and name not in self.functions:
             raise Malformed("not_a_call")
         if self._held is not None and self._releases_at_start:

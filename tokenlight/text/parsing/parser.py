@@ -29,8 +29,8 @@ from tokenlight.text.parsing.scan import (
 from tokenlight.text.parsing.section import read_section, take_opener
 from tokenlight.text.parsing.source import SPACE, Malformed, Pull, Source, Unfinished
 
-_MOST_CANDIDATES = 64
-"""Candidates that were text after all; beyond, none is tried: reading them again costs time."""
+_MOST_REREAD_CHARS = 262_144
+"""What candidates that were text after all may cost; beyond, none is tried in this output."""
 _BETWEEN_BARE = re.compile(r"[\s,;]*")
 
 
@@ -87,7 +87,7 @@ class Parser:
             id_source=id_source,
         )
         self._scan = _content_scan(tools, reasoning, has_calls=self._has_calls)
-        self._num_candidates = 0
+        self._num_reread_chars = 0
         self._run = self._all()
         next(self._run)
 
@@ -120,7 +120,7 @@ class Parser:
 
     @property
     def _tries_candidates(self) -> bool:
-        return self._has_calls and self._num_candidates < _MOST_CANDIDATES
+        return self._has_calls and self._num_reread_chars < _MOST_REREAD_CHARS
 
     # ---- content ---------------------------------------------------------------------------------
 
@@ -206,9 +206,8 @@ class Parser:
             if not out.is_held:
                 self._broken(fault)
             else:
-                self._num_candidates += 1
                 out.drop()
-                src.rewind()
+                self._num_reread_chars += len(src.rewind())
                 out.content(src.take(src.at + max(length, 1)))
                 return False
         src.unmark()
@@ -256,9 +255,11 @@ class Parser:
             out.release()
             src.unmark()
             return True
-        self._num_candidates += 1
         out.drop()
-        src.rewind()
+        taped = src.rewind()
+        ends = [taped.find(closer) for closer in self._reasoning_format.closers]
+        # How far behind its closer a candidate was read depends on the deltas; its cost must not.
+        self._num_reread_chars += min([end for end in ends if end >= 0], default=len(taped))
         out.reasoning(without_control(src.take(src.at + len(marker))))
         return False
 

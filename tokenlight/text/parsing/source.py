@@ -78,11 +78,13 @@ class Source:
     def taped(self) -> str:
         return "".join(self.tape[self._mark :]) if self.tape else ""
 
-    def rewind(self) -> None:
-        """Give back everything consumed since the first mark."""
-        self.text = "".join(self.tape or ()) + self.text[self.at :]
+    def rewind(self) -> str:
+        """Give back everything consumed since the first mark; returns it."""
+        taped = "".join(self.tape or ())
+        self.text = taped + self.text[self.at :]
         self.at = 0
         self.tape = None
+        return taped
 
     def wait(self) -> Pull[None]:
         """Return once there is more text; the output's end is `Unfinished`."""

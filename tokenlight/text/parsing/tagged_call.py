@@ -6,6 +6,7 @@ only where the wire goes on behind it: another parameter, the call's end, or the
 """
 
 import re
+from functools import lru_cache
 
 from tokenlight.text.parsing.format import TaggedCall, ToolFormat
 from tokenlight.text.parsing.json_call import escape
@@ -56,6 +57,18 @@ class _Value:
         self._out.arguments(text)
 
 
+@lru_cache(maxsize=64)
+def _value_scan(form: TaggedCall) -> re.Pattern[str]:
+    """What may end a value: its closing tag, its call's, or the next parameter's."""
+    return compile_scan(
+        {
+            "value": with_gaps((form.value_close,), form.padding),
+            "call": with_gaps((form.close,), form.padding),
+            "next": ("\n" + form.parameter,),
+        }
+    )
+
+
 class _TaggedCall:
     """One call under way."""
 
@@ -71,13 +84,7 @@ class _TaggedCall:
         self._starts = (form.parameter, form.close, *tools.closers)
         self._behind_call = tuple(filter(None, (*tools.closers, *tools.openers, form.open)))
         self._behind_value = tuple(dict.fromkeys((form.parameter, form.close, *self._behind_call)))
-        self._scan = compile_scan(
-            {
-                "value": with_gaps((form.value_close,), form.padding),
-                "call": with_gaps((form.close,), form.padding),
-                "next": ("\n" + form.parameter,),
-            }
-        )
+        self._scan = _value_scan(form)
 
     def read(self) -> Pull[None]:
         src, out, form = self._src, self._out, self._form
