@@ -99,14 +99,14 @@ class EventStream:
         headers: Mapping[str, str],
         on_error: Callable[[str], None],
         voice: Voice | None = None,
-        keep_alive_s: float = KEEP_ALIVE_S,
+        keep_alive_s: float | None = None,
     ) -> None:
         """Stream `events`; `on_error` gets the code of an error too late for a status."""
         self._voice = voice or OpenAiVoice()
         self._events = events
         self._headers = headers
         self._on_error = on_error
-        self._keep_alive_s = keep_alive_s
+        self._keep_alive_s = KEEP_ALIVE_S if keep_alive_s is None else keep_alive_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         channel = _Channel(send, self._headers)

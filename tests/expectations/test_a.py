@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Area A: prefix-cache misses in agent loops. The scripted engine counts what it has seen."""
+
+from itertools import pairwise
+
+import pytest
+
+from tests.expectations.agents import claude_code, codex, post, say
+from tests.server.scripted_engine import BLOCK_TOKENS, call, scripted
+
+
+def share_cached(server) -> float:
+    heard = server.engine.heard[-1]
+    return heard.num_cached_tokens / heard.num_prompt_tokens
+
+
+def test_t_a1():
+    """A billing header that changes each request changes no token."""
+    with scripted("Yes.") as server:
+        first = post(server, "/v1/messages", claude_code([say("hi")], nonce="aaa"))
+        second = post(server, "/v1/messages", claude_code([say("hi")], nonce="bbb")).json()
+        texts = [heard.text for heard in server.engine.heard]
+    assert first.headers["x-tokenlight-neutralized"] == "anthropic-billing-header=1"
+    assert texts[0] == texts[1]
+    usage = second["usage"]
+    prompt = usage["input_tokens"] + usage["cache_read_input_tokens"]
+    assert usage["cache_read_input_tokens"] >= 0.99 * prompt
+
+
+def test_t_a1_can_be_left_alone():
+    with scripted("Yes.", volatile_lines="keep") as server:
+        answer = post(server, "/v1/messages", claude_code([say("hi")], nonce="aaa"))
+        assert "cch=aaaaaa" in server.engine.heard[-1].text
+    assert "x-tokenlight-neutralized" not in answer.headers
+
+
+def session(server, num_turns: int, *, budget: bool = False) -> list[float]:
+    """Claude Code's loop of call and result; the hit rate of each turn."""
+    messages, rates = [say("Do it.")], []
+    for turn in range(num_turns):
+        body = claude_code(messages, nonce=f"{turn:03}")
+        if budget:
+            text = f"<total_tokens>{200_000 - turn * 7} tokens left</total_tokens>"
+            body["system"].insert(1, {"type": "text", "text": text})
+        answer = post(server, "/v1/messages", body).json()
+        rates.append(share_cached(server))
+        messages.append({"role": "assistant", "content": answer["content"]})
+        results = [
+            {"type": "tool_result", "tool_use_id": block["id"], "content": f"out {turn}"}
+            for block in answer["content"]
+            if block["type"] == "tool_use"
+        ]
+        messages.append({"role": "user", "content": results})
+    return rates
+
+
+def call_again(text: str) -> str:
+    return f"Turn {text.count('<tool_response>')}.\n" + call("Bash", '{"command": "ls"}')
+
+
+def test_t_a2():
+    """A budget that counts down at the prompt's head changes no token."""
+    with scripted(call_again) as server:
+        rates = session(server, 6, budget=True)
+    assert min(rates[1:]) >= 0.95
+
+
+def test_t_a4():
+    """cache_control changes no token."""
+    mark = {"cache_control": {"type": "ephemeral"}}
+    content = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    called = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "ls"}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "out"}
+    with scripted("Yes.") as server:
+        for marked in ({}, mark):
+            messages = [
+                {"role": "user", "content": [{**block, **marked} for block in content]},
+                {"role": "assistant", "content": [{**called, **marked}]},
+                {"role": "user", "content": [{**result, **marked}]},
+            ]
+            body = claude_code(messages)
+            body["tools"] = [{**tool, **marked} for tool in body["tools"]]
+            body["system"] = [{**block, **marked} for block in body["system"]]
+            assert post(server, "/v1/messages", body).status_code == 200
+        marked, unmarked = (seen.prompt_token_ids for seen in server.engine.seen)
+    assert marked == unmarked
+
+
+@pytest.mark.parametrize("dialect", ["tools", "forgetful", "stern", "chatml", "alternating"])
+def test_t_a5(dialect):
+    """A late system message leaves all tokens before it as they were, and is said."""
+    history = [say("hi"), {"role": "assistant", "content": "Yes."}, say("go on")]
+    with scripted("Yes.", dialect=dialect) as server:
+        post(server, "/v1/messages", claude_code(history))
+        before = server.engine.heard[-1].text
+        late = [*history, {"role": "system", "content": "Now be careful."}]
+        post(server, "/v1/messages", claude_code(late))
+        after = server.engine.heard[-1].text
+    stable = before[: before.index("go on") + len("go on")]
+    assert after.startswith(stable)
+    assert "Now be careful." in after[len(stable) :]
+
+
+def test_t_a8():
+    """What the model wrote is found again when it is sent back: all but the last block of it."""
+    with scripted(call_again) as server:
+        session(server, 10)
+        heard = server.engine.heard
+    for before, after in pairwise(heard):
+        written = before.num_prompt_tokens + len(before.reply.encode())
+        assert after.num_cached_tokens >= written - BLOCK_TOKENS
+
+
+def test_t_a8_in_responses():
+    """The same for Codex, whose reasoning comes back sealed."""
+
+    def think(text: str) -> str:
+        said = call("exec_command", '{"command": "ls"}')
+        return f"<think>\nStep {text.count('<tool_response>')}.\n</think>\n\n{said}"
+
+    items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}]
+    with scripted(think) as server:
+        for turn in range(6):
+            answer = post(server, "/v1/responses", codex(items)).json()
+            for item in answer["output"]:
+                sent = {k: v for k, v in item.items() if k not in ("status", "content")}
+                items.append(sent)
+            call_id = answer["output"][-1]["call_id"]
+            output = {"type": "function_call_output", "call_id": call_id, "output": f"out {turn}"}
+            items.append(output)
+        heard = server.engine.heard
+    for before, after in pairwise(heard):
+        written = before.num_prompt_tokens + len(before.reply.encode())
+        assert after.num_cached_tokens >= written - BLOCK_TOKENS
