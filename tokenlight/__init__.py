@@ -1,15 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TokenLight: an LLM inference engine for agents."""
 
-from __future__ import annotations
-
 from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tokenlight.engine.client import AsyncLLM as AsyncLLM
-    from tokenlight.engine.llm import LLM as LLM
-    from tokenlight.wire import SamplingParams as SamplingParams
 
 __version__ = "0.1.0"
 
