@@ -4,45 +4,24 @@
 import json
 
 import pytest
-from tokenizers import AddedToken, models
 from tokenizers import Tokenizer as RustTokenizer
+from tokenizers import models
 from transformers import (
     AutoTokenizer,
-    CohereTokenizer,
-    GemmaTokenizer,
-    LlamaTokenizer,
     Qwen2Tokenizer,
 )
 
 from tests.text.corpus import make_strings
-from tests.text.tokenizer.saved import byte_level, folder, sentencepiece
+from tests.text.tokenizer.saved import MAKERS, byte_level, folder, save
 from tests.text.tokenizer.vocabularies import CONTROL, bpe_vocabulary
 from tokenlight.base.errors import CheckpointCorrupt, UnsupportedCheckpoint
 from tokenlight.text import ChatTemplate, Tokenizer
-
-# One is special, one is not, and neither is in the vocabulary: their ids come after it.
-ADDED = [AddedToken("<|tool|>", special=True), AddedToken("<think>", normalized=False)]
-
-
-MAKERS = {
-    "qwen2": lambda: byte_level(Qwen2Tokenizer, eos_token="<|im_end|>"),
-    "cohere": lambda: byte_level(
-        CohereTokenizer, bos_token="<s>", eos_token="</s>", pad_token="<s>", unk_token="<s>",
-        add_bos_token=True,
-    ),
-    "llama": lambda: sentencepiece(LlamaTokenizer, "spm-llama", add_bos_token=True),
-    "gemma": lambda: sentencepiece(
-        GemmaTokenizer, "spm-gemma", bos_token="<s>", eos_token="</s>", mask_token="<unk>"
-    ),
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=sorted(MAKERS))
 def saved(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("folders") / request.param
-    made = MAKERS[request.param]()
-    made.add_tokens(ADDED)
-    made.save_pretrained(path)
+    save(request.param, path)
     return path
 
 
