@@ -2,7 +2,8 @@
 """What the engine's loop costs per step beside the forward and the sampling kernel.
 
 The real loop, scheduler, batch and sockets; the model gives the same logits at no cost. Prints
-microseconds per step for each part: `python -m benchmarks.loop_overhead [BATCH ...]`.
+microseconds of the loop's thread per step, so that other work on the machine does not count:
+`python -m benchmarks.loop_overhead [BATCH ...]`.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ class Stopwatch:
 
     def wrap(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*args: Any, **kwargs: Any) -> Any:
-            start_s = time.perf_counter()
+            start_s = time.thread_time()
             try:
                 return call(*args, **kwargs)
             finally:
-                self.total_s[name] += time.perf_counter() - start_s
+                self.total_s[name] += time.thread_time() - start_s
 
         return timed
 
@@ -102,12 +103,12 @@ def measure(runner: ModelRunner, batch: int, folder: str) -> None:
         steps += 1
         if steps == WARMUP_STEPS:
             watch.total_s.clear()
-            start_s = time.perf_counter()
+            start_s = time.thread_time()
         return bool(drain(wait=wait)) and steps < NUM_STEPS
 
     loop._drain = counted
     loop.run()
-    total_us = (time.perf_counter() - start_s) / (steps - WARMUP_STEPS) * 1e6
+    total_us = (time.thread_time() - start_s) / (steps - WARMUP_STEPS) * 1e6
     parts = {n: s / (steps - WARMUP_STEPS) * 1e6 for n, s in watch.total_s.items()}
     own_us = total_us - parts["forward"] - parts["sample"]
     print(

@@ -2,6 +2,7 @@
 """The engine and the process that started it: neither outlives, blocks or misleads the other."""
 
 import asyncio
+import dataclasses
 import os
 import signal
 import subprocess
@@ -14,8 +15,9 @@ import msgspec
 import pytest
 
 from tests.engine.test_client import PROMPT, config, is_at_rest, start, until
+from tests.models.tiny import write_tiny_llama
 from tokenlight.base.errors import EngineDead, EngineStalled
-from tokenlight.config import EngineConfig
+from tokenlight.config import EngineConfig, SchedulerConfig
 from tokenlight.engine.client import AsyncLLM
 
 pytestmark = pytest.mark.e2e
@@ -123,7 +125,7 @@ async def test_an_idle_engine_costs_no_cpu(tiny_path):
 PARENT = """
     import asyncio, sys
     import msgspec
-    from tokenlight.config import EngineConfig
+    from tokenlight.config import EngineConfig, SchedulerConfig
     from tokenlight.engine.client import AsyncLLM
     from tokenlight.wire import SamplingParams
 
@@ -174,3 +176,29 @@ async def test_no_orphan_when_the_parent_is_killed(tiny_path):
     end(parent)
     await until(lambda: not is_alive(int(pid)), within_s=3)
     assert not Path(folder).exists()
+
+
+async def test_no_orphan_while_a_long_step_runs(tmp_path):
+    """One step over a prompt of 30,000 tokens takes seconds; the engine does not wait for it."""
+    path = write_tiny_llama(tmp_path / "long.gguf", context=32768)
+    long_steps = dataclasses.replace(config(path), scheduler=SchedulerConfig(max_step_tokens=32768))
+    parent, (_, pid, _) = run_parent(long_steps, 30_000)
+    await asyncio.sleep(2)
+    parent.kill()
+    await until(lambda: not is_alive(int(pid)), within_s=3)
+    assert parent.stdout.read() == "", "the step was too short to prove anything"
+    end(parent)
+
+
+async def test_a_long_step_is_no_stalled_engine(tmp_path):
+    """It beats while the step runs, and tells for how long it has."""
+    path = write_tiny_llama(tmp_path / "long.gguf", context=32768)
+    long_steps = dataclasses.replace(config(path), scheduler=SchedulerConfig(max_step_tokens=32768))
+    llm = await AsyncLLM.start(long_steps)
+    reader = asyncio.create_task(anext(start(llm, "a", [1 + i % 200 for i in range(30_000)])))
+    await asyncio.sleep(3)
+    assert not reader.done(), "the step was too short to prove anything"
+    assert llm.health().ok
+    assert 1 < llm.status().step_running_s < 3.5
+    reader.cancel()
+    await llm.close()
