@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -53,6 +54,15 @@ class PlainTemplate:
         lines = [f"{m['role']}: {m['content']}\n" for m in messages]
         lines += [f"{name}={value}\n" for name, value in variables.items()]
         return "".join(lines) + ("assistant:" if add_generation_prompt else "")
+
+
+def told_of(token_ids: list[int], num_top: int | None) -> list[wire.TokenLogprobs] | None:
+    """Token i has the log-probability -i / 100; the likeliest tokens are A, B, C ..."""
+    if num_top is None:
+        return None
+    top = list(range(ord("A"), ord("A") + num_top))
+    logprobs = [-math.inf if i == ord("!") else -i / 100 for i in token_ids if i != EOS]
+    return [wire.TokenLogprobs(p, top, [-t / 100 for t in top]) for p in logprobs]
 
 
 @dataclass(frozen=True)
@@ -202,6 +212,7 @@ class FakeEngine:
                 num_cached_tokens=self.cached_tokens,
                 finish_reason=finish,
                 num_sampled_tokens=sampled,
+                logprobs=told_of(new, seen.sampling.num_logprobs),
             )
 
     async def _pause(self, time_s: float) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.server.fake_engine import EOS, FakeEngine
 from tests.server.running import MODEL, running
+from tokenlight import wire
 
 HI = [{"role": "user", "content": "hi"}]
 CHAT = "/v1/chat/completions"
@@ -126,3 +127,74 @@ def test_continuous_usage_counts_up_in_every_chunk(server, path):
     assert chunks[-1]["choices"] == []
     only = stream(server, path, stream_options={"continuous_usage_stats": True})
     assert all(c.get("usage") is None for c in only)
+
+
+def test_penalties_biases_and_min_tokens_reach_the_engine(server):
+    post(
+        server,
+        CHAT,
+        repetition_penalty=1.2,
+        frequency_penalty=-0.5,
+        presence_penalty=1,
+        logit_bias={"7": -100, "12": 2.5},
+        min_tokens=3,
+    )
+    sampling = server.engine.seen[0].sampling
+    assert sampling.repetition_penalty == 1.2
+    assert (sampling.frequency_penalty, sampling.presence_penalty) == (-0.5, 1.0)
+    assert sampling.logit_bias == {7: -100.0, 12: 2.5}
+    assert sampling.min_tokens == 3
+
+
+def test_by_default_nothing_is_shaped_or_told(server):
+    post(server, CHAT)
+    assert server.engine.seen[0].sampling == wire.SamplingParams(
+        seed=server.engine.seen[0].sampling.seed
+    )
+    assert post(server, CHAT)["choices"][0]["logprobs"] is None
+
+
+def test_log_probabilities_of_a_chat(server):
+    answer = server.client().chat.completions.create(
+        model=MODEL, messages=HI, logprobs=True, top_logprobs=2
+    )
+    content = answer.choices[0].logprobs.content
+    assert "".join(c.token for c in content) == "one two"
+    assert [c.logprob for c in content] == [-i / 100 for i in b"one two"]
+    assert content[0].bytes == [ord("o")]
+    assert [(t.token, t.logprob, t.bytes) for t in content[0].top_logprobs] == [
+        ("A", -0.65, [65]),
+        ("B", -0.66, [66]),
+    ]
+
+
+@pytest.mark.parametrize("stop", [None, "two", "o"])
+def test_a_streamed_chat_tells_the_same_log_probabilities(server, stop):
+    asked = {"logprobs": True, "stop": stop}
+    whole = post(server, CHAT, **asked)["choices"][0]["logprobs"]["content"]
+    chunks = stream(server, CHAT, **asked)
+    told = [c["choices"][0]["logprobs"] for c in chunks]
+    streamed = [entry for one in told if one for entry in one["content"]]
+    assert streamed == whole
+    assert all(entry["top_logprobs"] == [] for entry in whole)
+
+
+def test_log_probabilities_of_a_completion(server):
+    told = server.client().completions.create(model=MODEL, prompt="hi", logprobs=1)
+    logprobs = told.choices[0].logprobs
+    assert logprobs.tokens == list("one two")
+    assert logprobs.token_logprobs == [-i / 100 for i in b"one two"]
+    assert logprobs.text_offset == list(range(7))
+    assert logprobs.top_logprobs[0] == {"A": -0.65, "o": -1.11}
+    offsets = [
+        offset
+        for chunk in stream(server, COMPLETION, logprobs=0)
+        for offset in (chunk["choices"][0]["logprobs"] or {}).get("text_offset", [])
+    ]
+    assert offsets == list(range(7))
+
+
+def test_what_cannot_be_has_a_log_probability_that_json_can_say():
+    with running(FakeEngine(script="!")) as server:
+        body = post(server, CHAT, logprobs=True)
+    assert body["choices"][0]["logprobs"]["content"][0]["logprob"] == -9999.0

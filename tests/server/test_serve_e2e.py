@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tokenlight serve` for real: its processes, its signals, a model; driven by the OpenAI client."""
 
+import math
 import os
 import signal
 import subprocess
@@ -241,3 +242,35 @@ def test_the_default_model_knows_a_capital(default_model_path, tmp_path):
             model=name, messages=messages, max_tokens=16, **GREEDY
         )
         assert "Paris" in told.choices[0].message.content
+
+
+def test_log_probabilities_are_the_models_own_and_greedy_takes_the_likeliest(server):
+    content = chat(server, logprobs=True, top_logprobs=3).choices[0].logprobs.content
+    for entry in content:
+        assert entry.logprob == entry.top_logprobs[0].logprob
+        assert entry.logprob < 0
+        assert sum(math.exp(top.logprob) for top in entry.top_logprobs) <= 1 + 1e-5
+    hot = chat(server, logprobs=True, temperature=2.0, seed=3).choices[0].logprobs.content
+    cold = chat(server, logprobs=True, temperature=0.0).choices[0].logprobs.content
+    assert sum(e.logprob for e in hot) < sum(e.logprob for e in cold)
+
+
+def test_a_bias_a_penalty_and_min_tokens_change_what_is_said(server):
+    plain = chat(server, max_tokens=40)
+    told = chat(server, extra_body={"return_token_ids": True}).choices[0].token_ids
+    biased = chat(server, logit_bias={str(told[0]): -100})
+    assert biased.choices[0].message.content != plain.choices[0].message.content
+    forced = chat(server, logit_bias={"100": 100}, extra_body={"return_token_ids": True})
+    assert set(forced.choices[0].token_ids) == {100}
+    fresh = chat(
+        server,
+        logit_bias={"100": 100, "101": 99},
+        presence_penalty=2.0,
+        extra_body={"return_token_ids": True},
+    )
+    assert fresh.choices[0].token_ids[:2] == [100, 101]
+    end = {"stop_token_ids": [100]}
+    assert chat(server, logit_bias={"100": 100}, extra_body=end).usage.completion_tokens == 1
+    held = chat(server, logit_bias={"100": 100}, extra_body={**end, "min_tokens": 6})
+    assert held.usage.completion_tokens == 7
+    assert held.choices[0].finish_reason == "stop"

@@ -10,8 +10,6 @@ import numpy as np
 from tokenlight import wire
 from tokenlight.base.errors import ContextTooLong, InvalidRequest
 
-MAX_LOGPROBS = 20
-
 
 def make_request(
     facts: wire.ModelFacts,
@@ -99,8 +97,8 @@ def _check_sampling(sampling: wire.SamplingParams) -> None:
         ("min_tokens", sampling.min_tokens >= 0, "at least 0"),
         (
             "num_logprobs",
-            0 <= (sampling.num_logprobs or 0) <= MAX_LOGPROBS,
-            f"at most {MAX_LOGPROBS}",
+            0 <= (sampling.num_logprobs or 0) <= wire.MAX_LOGPROBS,
+            f"at most {wire.MAX_LOGPROBS}",
         ),
     )
     for name, is_right, allowed in ranges:

@@ -7,7 +7,7 @@ The prompt must leave room for one token; a max_tokens that does not fit is lowe
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -46,6 +46,10 @@ class Admitted:
     returns_ids: bool
     priority: int
     num_choices: int
+
+    @property
+    def tells_logprobs(self) -> bool:
+        return self.sampling.num_logprobs is not None
 
     def sampling_of(self, choice: int) -> wire.SamplingParams:
         """Each choice draws its own numbers: choice i uses seed + i."""
@@ -87,6 +91,12 @@ def admit(
         )
     if not prompt_token_ids:
         raise InvalidRequest(f"{param!r} is empty: it must have at least 1 token", param=param)
+    if max_tokens is not None and (fields.min_tokens or 0) > max_tokens:
+        raise InvalidRequest(
+            f"'min_tokens' is {fields.min_tokens}, more than the {max_tokens} tokens that may be "
+            f"generated; lower it, or send a larger max_tokens",
+            param="min_tokens",
+        )
     limit_tokens = svc.engine.facts.max_model_tokens
     room_tokens = limit_tokens - len(prompt_token_ids)
     if room_tokens < 1:
@@ -98,7 +108,7 @@ def admit(
         request_id=request_id,
         names=tuple(names),
         prompt_token_ids=prompt_token_ids,
-        sampling=_sampling(fields, svc.config.seed),
+        sampling=_sampling(svc, fields),
         max_new_tokens=min(asked_tokens, room_tokens),
         is_lowered=asked_tokens > room_tokens,
         stops=_stops(fields),
@@ -117,8 +127,8 @@ def limit_headers(prompts: Sequence[Admitted]) -> dict[str, str]:
     return {"x-tokenlight-max-tokens": str(min(lowered))} if lowered else {}
 
 
-def _sampling(fields: GenerationFields, default_seed: int | None) -> wire.SamplingParams:
-    seed = default_seed if fields.seed is None else fields.seed
+def _sampling(svc: Services, fields: GenerationFields) -> wire.SamplingParams:
+    seed = svc.config.seed if fields.seed is None else fields.seed
     temperature = 1.0 if fields.temperature is None else fields.temperature
     return wire.SamplingParams(
         temperature=0.0 if temperature < _GREEDY_BELOW else temperature,
@@ -126,7 +136,29 @@ def _sampling(fields: GenerationFields, default_seed: int | None) -> wire.Sampli
         top_p=1.0 if fields.top_p is None else fields.top_p,
         min_p=fields.min_p or 0.0,
         seed=secrets.randbits(63) if seed is None else seed & _SEED_MASK,
+        repetition_penalty=1.0 if fields.repetition_penalty is None else fields.repetition_penalty,
+        frequency_penalty=fields.frequency_penalty or 0.0,
+        presence_penalty=fields.presence_penalty or 0.0,
+        logit_bias=_logit_bias(svc, fields.logit_bias or {}),
+        min_tokens=fields.min_tokens or 0,
+        num_logprobs=fields.num_logprobs,
     )
+
+
+def _logit_bias(svc: Services, asked: Mapping[str, float]) -> dict[int, float]:
+    vocab_size = svc.engine.facts.vocab_size
+    biases = {}
+    for name, bias in asked.items():
+        # str.isdecimal alone would let in digits of other scripts, which int() reads as well.
+        token_id = int(name) if name.isascii() and name.isdecimal() and len(name) < 10 else -1
+        if not 0 <= token_id < vocab_size:
+            raise InvalidRequest(
+                f"'logit_bias' has {name!r}, its names must be token ids from 0 to "
+                f"{vocab_size - 1}",
+                param="logit_bias",
+            )
+        biases[token_id] = bias
+    return biases
 
 
 def _stop_token_ids(svc: Services, fields: GenerationFields) -> tuple[int, ...]:

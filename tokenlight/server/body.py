@@ -112,6 +112,9 @@ def _invalid(
         name = ".".join(filter(None, [param, missing["name"]]))
         return InvalidRequest(f"{name!r} is required and missing; send it", param=name)
     allowed = allowed_at(schema, param)
+    if param.endswith("[...]"):  # msgspec does not say which of an object's values
+        name = param.removesuffix("[...]")
+        return InvalidRequest(f"each value of {name!r} must be {allowed}", param=name)
     return InvalidRequest(
         f"{param!r} must be {allowed}, got {_shown(value_at(body, param))}"
         if allowed

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from msgspec import UNSET, UnsetType
@@ -40,6 +40,8 @@ class Piece:
     num_cached_tokens: int
     matched_stop: str | None = None
     """The stop string that ended the choice, if one did."""
+    logprobs: list[wire.TokenLogprobs] = field(default_factory=list)
+    """One for each of `token_ids`, when asked for."""
 
 
 async def generate_choice(
@@ -68,7 +70,7 @@ async def generate_choice(
     with timing, svc.running.hold(admitted.names, engine_id):
         async with aclosing(deltas):
             async for delta in deltas:
-                text = decoder.push(delta.token_ids)
+                text = decoder.push(delta.token_ids, delta.logprobs or ())
                 finish = _finish(svc, delta)
                 num_sampled_tokens = delta.num_sampled_tokens
                 if finish is not None and not decoder.is_stopped:
@@ -79,14 +81,16 @@ async def generate_choice(
                 timing.observe(num_sampled_tokens, finish)
                 if text or is_first or finish is not None:
                     is_first = False
+                    token_ids, logprobs = decoder.take()
                     yield Piece(
                         index,
                         text,
-                        decoder.take_ids(),
+                        token_ids,
                         finish,
                         num_sampled_tokens,
                         delta.num_cached_tokens,
                         decoder.matched_stop,
+                        logprobs,
                     )
                 if finish is not None:
                     return
@@ -100,6 +104,7 @@ class _Decoder:
         self._stops = StopStrings(admitted.stops) if admitted.stops else None
         self._keeps_stop = admitted.keeps_stop
         self._ids: list[int] = []
+        self._logprobs: list[wire.TokenLogprobs] = []
         self.num_tokens = 0
         """Tokens decoded; when stopped, the one that completed the stop string is the last."""
         self.matched_stop: str | None = None
@@ -108,14 +113,14 @@ class _Decoder:
     def is_stopped(self) -> bool:
         return self.matched_stop is not None
 
-    def push(self, token_ids: Sequence[int]) -> str:
+    def push(self, token_ids: Sequence[int], logprobs: Sequence[wire.TokenLogprobs]) -> str:
         if self._stops is None:
-            self._note(token_ids)
+            self._note(token_ids, logprobs)
             return self._detokenizer.push(token_ids)
         text = ""
         # One by one: how many tokens a step delivers must not change where the answer ends.
-        for token_id in token_ids:
-            self._note((token_id,))
+        for place, token_id in enumerate(token_ids):
+            self._note((token_id,), logprobs[place : place + 1])
             text += self._up_to_stop(self._detokenizer.push((token_id,)))
             if self.is_stopped:
                 break
@@ -127,13 +132,15 @@ class _Decoder:
             text += self._stops.flush()
         return text
 
-    def take_ids(self) -> list[int]:
-        """The ids since the last call."""
-        ids, self._ids = self._ids, []
-        return ids
+    def take(self) -> tuple[list[int], list[wire.TokenLogprobs]]:
+        """The ids since the last call, and what is told of them."""
+        taken = self._ids, self._logprobs
+        self._ids, self._logprobs = [], []
+        return taken
 
-    def _note(self, token_ids: Sequence[int]) -> None:
+    def _note(self, token_ids: Sequence[int], logprobs: Sequence[wire.TokenLogprobs]) -> None:
         self._ids.extend(token_ids)
+        self._logprobs.extend(logprobs)
         self.num_tokens += len(token_ids)
 
     def _up_to_stop(self, text: str) -> str:

@@ -9,6 +9,7 @@ from tokenlight.wire.codec import (
     unpack_token_ids,
 )
 from tokenlight.wire.messages import (
+    MAX_LOGPROBS,
     Abort,
     Delta,
     Deltas,
@@ -25,6 +26,7 @@ from tokenlight.wire.messages import (
 )
 
 __all__ = [
+    "MAX_LOGPROBS",
     "Abort",
     "Delta",
     "Deltas",

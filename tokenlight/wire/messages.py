@@ -9,6 +9,9 @@ from typing import Literal
 
 import msgspec
 
+MAX_LOGPROBS = 20
+"""Most likeliest tokens that one token can be told with."""
+
 FinishReason = Literal["stop", "length", "abort", "error"]
 
 

@@ -4,19 +4,21 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from tokenlight.base.clock import unix_s
+from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.admission import Admitted, admit, limit_headers
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.generation import FinishReason, Piece, Tally, generate
+from tokenlight.server.logprobs import chat_logprobs
 from tokenlight.server.prompts import messages_token_ids
 from tokenlight.server.schemas.chat import (
     AssistantMessage,
@@ -28,6 +30,7 @@ from tokenlight.server.schemas.chat import (
     ChatRequest,
 )
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
+from tokenlight.server.schemas.logprobs import ChatLogprobs
 from tokenlight.server.schemas.parameters import StreamOptions
 from tokenlight.server.schemas.unsupported import CHAT
 from tokenlight.server.services import Services, request_id, services
@@ -39,6 +42,11 @@ async def create_chat_completion(request: Request) -> Response | ASGIApp:
     svc.lifecycle.check_open()
     body = decode_body(await read_body(request, svc.config.max_body_bytes), ChatRequest, CHAT)
     svc.check_model(body.model)
+    if body.top_logprobs and not body.logprobs:
+        raise InvalidRequest(
+            "'top_logprobs' only goes with \"logprobs\": true; send both or neither",
+            param="top_logprobs",
+        )
     response_id = f"chatcmpl-{secrets.token_hex(12)}"
     admitted = admit(
         svc,
@@ -64,14 +72,14 @@ async def create_chat_completion(request: Request) -> Response | ASGIApp:
 
 async def _collect(svc: Services, admitted: Admitted) -> ChatCompletion:
     texts = [""] * admitted.num_choices
-    token_ids: list[list[int]] = [[] for _ in texts]
+    pieces_of: list[list[Piece]] = [[] for _ in texts]
     reasons: list[FinishReason] = ["stop"] * admitted.num_choices
     tally = Tally([admitted])
     async with aclosing(generate(svc, [admitted])) as pieces:
         async for piece in pieces:
             tally.add(piece)
             texts[piece.index] += piece.text
-            token_ids[piece.index] += piece.token_ids
+            pieces_of[piece.index].append(piece)
             reasons[piece.index] = piece.finish_reason or "stop"
     return ChatCompletion(
         id=admitted.request_id,
@@ -82,13 +90,22 @@ async def _collect(svc: Services, admitted: Admitted) -> ChatCompletion:
                 index=i,
                 message=AssistantMessage(content=text),
                 finish_reason=reasons[i],
-                token_ids=token_ids[i] if admitted.returns_ids else UNSET,
+                token_ids=_ids(pieces_of[i]) if admitted.returns_ids else UNSET,
+                logprobs=_logprobs(svc, admitted, pieces_of[i]),
             )
             for i, text in enumerate(texts)
         ],
         usage=tally.usage(),
         prompt_token_ids=list(admitted.prompt_token_ids) if admitted.returns_ids else UNSET,
     )
+
+
+def _ids(pieces: Sequence[Piece]) -> list[int]:
+    return [token_id for piece in pieces for token_id in piece.token_ids]
+
+
+def _logprobs(svc: Services, admitted: Admitted, pieces: Sequence[Piece]) -> ChatLogprobs | None:
+    return chat_logprobs(svc.tokenizer, pieces) if admitted.tells_logprobs else None
 
 
 async def _events(
@@ -112,6 +129,7 @@ class _Chunks:
         self.make = partial(
             ChatChunk, id=admitted.request_id, created=unix_s(), model=svc.model_name
         )
+        self._svc = svc
         self._admitted = admitted
         self._tally = tally
         self._opened: set[int] = set()
@@ -120,20 +138,20 @@ class _Chunks:
         events = b""
         if piece.index not in self._opened:
             events += self._open(piece.index)
-        ids: list[int] | UnsetType = piece.token_ids if self._admitted.returns_ids else UNSET
-        if piece.text:
+        tells_tokens = self._admitted.returns_ids or self._admitted.tells_logprobs
+        if piece.text or (tells_tokens and piece.token_ids):
             events += self._chunk(
                 ChatChunkChoice(
-                    index=piece.index, delta=ChatDelta(content=piece.text), token_ids=ids
+                    index=piece.index,
+                    delta=ChatDelta(content=piece.text),
+                    token_ids=piece.token_ids if self._admitted.returns_ids else UNSET,
+                    logprobs=_logprobs(self._svc, self._admitted, [piece]),
                 )
             )
         if piece.finish_reason is not None:
             events += self._chunk(
                 ChatChunkChoice(
-                    index=piece.index,
-                    delta=ChatDelta(),
-                    finish_reason=piece.finish_reason,
-                    token_ids=UNSET if piece.text else ids,
+                    index=piece.index, delta=ChatDelta(), finish_reason=piece.finish_reason
                 )
             )
         return events

@@ -14,10 +14,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from tokenlight.base.clock import unix_s
-from tokenlight.base.errors import InvalidRequest
+from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
 from tokenlight.server.admission import Admitted, admit, limit_headers
 from tokenlight.server.body import decode_body, read_body
-from tokenlight.server.generation import FinishReason, Tally, generate
+from tokenlight.server.generation import FinishReason, Piece, Tally, generate
+from tokenlight.server.logprobs import completion_logprobs
 from tokenlight.server.prompts import checked_ids, text_token_ids
 from tokenlight.server.schemas.completion import (
     DEFAULT_MAX_TOKENS,
@@ -27,6 +28,7 @@ from tokenlight.server.schemas.completion import (
     CompletionRequest,
 )
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
+from tokenlight.server.schemas.logprobs import CompletionLogprobs
 from tokenlight.server.schemas.parameters import StreamOptions
 from tokenlight.server.schemas.unsupported import COMPLETION
 from tokenlight.server.services import Services, request_id, services
@@ -39,6 +41,10 @@ async def create_completion(request: Request) -> Response | ASGIApp:
     data = await read_body(request, svc.config.max_body_bytes)
     body = decode_body(data, CompletionRequest, COMPLETION)
     svc.check_model(body.model)
+    if body.echo and body.logprobs is not None:
+        raise UnsupportedParameter(
+            "logprobs", advice="leave out echo: log-probabilities of a prompt are not told"
+        )
     response_id = f"cmpl-{secrets.token_hex(12)}"
     prompts = [
         admit(
@@ -102,14 +108,14 @@ async def _collect(
     svc: Services, response_id: str, prompts: Sequence[Admitted], echoes: Sequence[str]
 ) -> Completion:
     texts = list(echoes)
-    token_ids: list[list[int]] = [[] for _ in texts]
+    pieces_of: list[list[Piece]] = [[] for _ in texts]
     reasons: list[FinishReason | None] = [None for _ in texts]
     tally = Tally(prompts)
     async with aclosing(generate(svc, prompts)) as pieces:
         async for piece in pieces:
             tally.add(piece)
             texts[piece.index] += piece.text
-            token_ids[piece.index] += piece.token_ids
+            pieces_of[piece.index].append(piece)
             reasons[piece.index] = piece.finish_reason
     owners = [prompt for prompt in prompts for _ in range(prompt.num_choices)]
     return Completion(
@@ -121,13 +127,26 @@ async def _collect(
                 index=i,
                 text=texts[i],
                 finish_reason=reasons[i],
-                token_ids=token_ids[i] if owner.returns_ids else UNSET,
+                token_ids=_ids(pieces_of[i]) if owner.returns_ids else UNSET,
+                logprobs=_logprobs(svc, owner, pieces_of[i], 0),
                 prompt_token_ids=list(owner.prompt_token_ids) if owner.returns_ids else UNSET,
             )
             for i, owner in enumerate(owners)
         ],
         usage=tally.usage(),
     )
+
+
+def _ids(pieces: Sequence[Piece]) -> list[int]:
+    return [token_id for piece in pieces for token_id in piece.token_ids]
+
+
+def _logprobs(
+    svc: Services, owner: Admitted, pieces: Sequence[Piece], offset_chars: int
+) -> CompletionLogprobs | None:
+    if not owner.tells_logprobs:
+        return None
+    return completion_logprobs(svc.tokenizer, pieces, offset_chars=offset_chars)
 
 
 async def _events(
@@ -140,6 +159,7 @@ async def _events(
     make_chunk = partial(CompletionChunk, id=response_id, created=unix_s(), model=svc.model_name)
     owners = [prompt for prompt in prompts for _ in range(prompt.num_choices)]
     opened: set[int] = set()
+    offsets = [0] * len(owners)
     tally = Tally(prompts, options)
     async with aclosing(generate(svc, prompts)) as pieces:
         async for piece in pieces:
@@ -151,10 +171,13 @@ async def _events(
                 text=echoes[piece.index] + piece.text if is_first else piece.text,
                 finish_reason=piece.finish_reason,
                 token_ids=piece.token_ids if owner.returns_ids else UNSET,
+                logprobs=_logprobs(svc, owner, [piece], offsets[piece.index]),
                 prompt_token_ids=(
                     list(owner.prompt_token_ids) if is_first and owner.returns_ids else UNSET
                 ),
             )
+            if choice.logprobs is not None:
+                offsets[piece.index] += sum(map(len, choice.logprobs.tokens))
             yield sse_event(make_chunk(choices=[choice], usage=tally.in_chunk()))
     if tally.has_last_chunk:
         yield sse_event(make_chunk(choices=[], usage=tally.usage()))

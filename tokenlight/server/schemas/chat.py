@@ -8,8 +8,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from tokenlight.server.schemas.logprobs import ChatLogprobs
 from tokenlight.server.schemas.parameters import GenerationFields
 from tokenlight.server.schemas.usage import Usage
+from tokenlight.wire import MAX_LOGPROBS
 
 FinishReason = Literal["stop", "length", "abort"]
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -34,10 +36,18 @@ class ChatRequest(GenerationFields, frozen=True, kw_only=True):
     messages: Annotated[list[Message], Meta(min_length=1)]
     max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
     """The newer name of max_tokens; wins when both are sent."""
+    logprobs: bool | None = None
+    """Tell each token's log-probability."""
+    top_logprobs: Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)] | None = None
+    """With logprobs: and those of this many likeliest tokens. Default 0."""
     add_generation_prompt: bool | None = None
     """Open the assistant's turn after the messages. Default true."""
     chat_template_kwargs: dict[str, Any] | None = None
     """Variables for the model's chat template."""
+
+    @property
+    def num_logprobs(self) -> int | None:
+        return (self.top_logprobs or 0) if self.logprobs else None
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +58,7 @@ class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
 class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     message: AssistantMessage
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
     finish_reason: FinishReason
     token_ids: list[int] | UnsetType = UNSET
     """Only with return_token_ids."""
@@ -73,7 +83,7 @@ class ChatDelta(msgspec.Struct, frozen=True, kw_only=True):
 class ChatChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     delta: ChatDelta
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
     finish_reason: FinishReason | None = None
     token_ids: list[int] | UnsetType = UNSET
     """Only with return_token_ids: those that came since the chunk before."""

@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from tokenlight.server.schemas.chat import FinishReason
+from tokenlight.server.schemas.logprobs import CompletionLogprobs
 from tokenlight.server.schemas.parameters import GenerationFields
 from tokenlight.server.schemas.usage import Usage
+from tokenlight.wire import MAX_LOGPROBS
 
 DEFAULT_MAX_TOKENS = 16
 
@@ -20,13 +22,19 @@ class CompletionRequest(GenerationFields, frozen=True, kw_only=True):
     """Text, token ids, or a list of either; n choices per prompt."""
     echo: bool | None = None
     """Put the prompt before the answer."""
+    logprobs: Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)] | None = None
+    """Tell each token's log-probability and those of this many likeliest tokens."""
+
+    @property
+    def num_logprobs(self) -> int | None:
+        return self.logprobs
 
 
 class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
     index: int
     """prompt's place * n + choice's place."""
     text: str
-    logprobs: None = None
+    logprobs: CompletionLogprobs | None = None
     finish_reason: FinishReason | None
     token_ids: list[int] | UnsetType = UNSET
     """Only with return_token_ids; in a chunk, those that came since the chunk before."""

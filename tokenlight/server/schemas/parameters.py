@@ -10,10 +10,12 @@ from msgspec import Meta
 
 MAX_STOPS = 64
 MAX_STOP_CHARS = 4096
+MAX_BIASES = 1024
 _INT64 = 2**63 - 1
 
 Probability = Annotated[float, Meta(ge=0, le=1)]
 TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Bias = Annotated[float, Meta(ge=-100, le=100)]
 StopString = Annotated[str, Meta(min_length=1, max_length=MAX_STOP_CHARS)]
 
 
@@ -39,6 +41,16 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     """Sample among the k most likely tokens; 0 and -1: all. Default 0."""
     min_p: Probability | None = None
     """Sample among tokens at least this many times as likely as the likeliest. Default 0: all."""
+    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
+    """Above 1, tokens of the prompt and the answer become less likely. Default 1."""
+    frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    """Subtracted from a token's logit for each time that the answer has it. Default 0."""
+    presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    """Subtracted from the logits of tokens that the answer has. Default 0."""
+    logit_bias: Annotated[dict[str, Bias], Meta(max_length=MAX_BIASES)] | None = None
+    """Token id (as a string) -> what is added to its logit."""
+    min_tokens: Annotated[int, Meta(ge=0)] | None = None
+    """End tokens cannot come before the answer has this many tokens. Default 0."""
     seed: Annotated[int, Meta(ge=-_INT64 - 1, le=_INT64)] | None = None
     """The same seed, prompt and parameters give the same text. Default: a random one."""
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
@@ -63,3 +75,8 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     """Only with stream."""
     user: str | None = None
     """The caller's own name for its user; used for nothing."""
+
+    @property
+    def num_logprobs(self) -> int | None:
+        """How many likeliest tokens to tell with each token; None: nothing is told."""
+        return None

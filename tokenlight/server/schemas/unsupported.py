@@ -49,19 +49,8 @@ COMMON: dict[str, Unsupported] = {
     "kv_transfer_params": Unsupported(advice="leave it out"),
 }
 
-LATER: dict[str, Unsupported] = {
-    "logprobs": Unsupported(advice="leave it out"),
-    "logit_bias": Unsupported(advice="leave it out"),
-    "frequency_penalty": Unsupported(advice="leave it out, or send 0"),
-    "presence_penalty": Unsupported(advice="leave it out, or send 0"),
-    "repetition_penalty": Unsupported(advice="leave it out, or send 1", harmless=(1,)),
-    "min_tokens": Unsupported(advice="leave it out"),
-}
-
 CHAT: dict[str, Unsupported] = {
     **COMMON,
-    **LATER,
-    "top_logprobs": Unsupported(advice="leave it out"),
     "tools": Unsupported(advice=_TOOLS),
     "tool_choice": Unsupported(advice=_TOOLS, harmless=("none", "auto")),
     "parallel_tool_calls": Unsupported(advice=_TOOLS, harmless=(True,)),
@@ -89,7 +78,6 @@ RESPONSES: dict[str, Unsupported] = {
 
 COMPLETION: dict[str, Unsupported] = {
     **COMMON,
-    **LATER,
     "suffix": Unsupported(advice="leave it out: this model does not fill in the middle"),
     "prompt_embeds": Unsupported(advice="send text or token ids"),
 }
