@@ -96,7 +96,7 @@ CORRUPT: dict[str, tuple[list[bytes], str]] = {
     "more layers than tensors": ([number("llama.block_count", 2)], "only 1 tensors"),
     "absurd layers": ([number("llama.block_count", 100_000)], "block_count is 100000"),
     "text for a number": ([text("llama.context_length", "8k")], "must be a whole number"),
-    "eps": ([real("llama.attention.layer_norm_rms_epsilon", 0)], "must be positive"),
+    "eps": ([real("llama.attention.layer_norm_rms_epsilon", 0)], "must be a positive number"),
     "theta": ([real("llama.rope.freq_base", float("nan"))], "rope_theta is nan"),
     "eos": ([number("tokenizer.ggml.eos_token_id", 4)], "the vocabulary has 4"),
 }

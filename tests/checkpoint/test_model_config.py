@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transformers import AutoConfig
 
-from tokenlight.base.errors import CheckpointCorrupt, UnsupportedCheckpoint
+from tokenlight.base.errors import CheckpointCorrupt, CheckpointError, UnsupportedCheckpoint
 from tokenlight.checkpoint.model_config import complete_config
 
 LLAMA = {
@@ -71,6 +73,13 @@ FILES: dict[str, dict[str, Any]] = {
         **GEMMA3, "num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"],
     },
 }  # fmt: skip
+
+KEYS = sorted({key for raw in FILES.values() for key in raw} | {"rope_parameters", "hidden_act"})
+ROPE_KEYS = (
+    "rope_type", "type", "factor", "rope_theta", "original_max_position_embeddings", "truncate",
+    "low_freq_factor", "high_freq_factor", "full_attention", "sliding_attention",
+    "attention_factor", "partial_rotary_factor",
+)  # fmt: skip
 
 SAME = (
     "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
@@ -164,12 +173,26 @@ CORRUPT: dict[str, tuple[dict[str, Any], str]] = {
     "truth": ({"hidden_size": True}, "hidden_size is True"),
     "odd heads": ({"num_key_value_heads": 3}, "not a multiple of num_key_value_heads 3"),
     "odd head": ({"head_dim": 7}, "head_dim is 7; it must be even"),
+    "tiny head": ({"head_dim": 2}, "head_dim is 2; it must be even and at least 4"),
     "eps": ({"rms_norm_eps": -1.0}, "rms_norm_eps is -1.0"),
     "eps kind": ({"rms_norm_eps": "small"}, "rms_norm_eps is 'small'"),
     "flag": ({"attention_bias": 1}, "attention_bias is 1"),
     "eos": ({"eos_token_id": 1000}, "eos_token_id is 1000; the vocabulary has 1000"),
     "rope": ({"rope_scaling": {"type": "linear"}}, "factor is None"),
     "rope kind": ({"rope_scaling": "linear"}, "rope_scaling is 'linear'"),
+    "theta of one": ({"rope_theta": 1.0}, "rope_theta is 1.0; it must exceed 1"),
+    "llama3 bounds": (
+        {
+            "rope_scaling": {
+                "rope_type": "llama3",
+                "factor": 8.0,
+                "low_freq_factor": 4.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 512,
+            }
+        },
+        "high_freq_factor must exceed",
+    ),
     "theta": ({"rope_theta": float("inf")}, "rope_theta is inf"),
 }
 
@@ -194,3 +217,30 @@ UNSUPPORTED: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_value_that_we_do_not_have(changes: dict[str, Any], what: str) -> None:
     with pytest.raises(UnsupportedCheckpoint, match=rf"^config\.json: .*{what}"):
         complete_config({**LLAMA, **changes}, Path("config.json"))
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(ROPE_KEYS) | st.text(max_size=4), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    base=st.sampled_from(list(FILES.values())),
+    changes=st.dictionaries(st.sampled_from(KEYS), JSON_VALUES, max_size=4),
+)
+def test_any_json_is_a_configuration_or_a_typed_error(
+    base: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    try:
+        config = complete_config({**base, **changes}, Path("config.json"))
+    except CheckpointError as error:
+        assert error.message.startswith("config.json: ")  # noqa: PT017
+    else:
+        assert config["head_dim"] % 2 == 0
+        assert len(config["layer_types"]) == config["num_hidden_layers"]

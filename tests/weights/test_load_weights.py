@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every tensor of a checkpoint is used exactly once, or named in an error; pages do not stay."""
 
+import os
 import random
 import subprocess
 import sys
@@ -13,7 +14,12 @@ import torch
 from transformers.modeling_gguf_pytorch_utils import LlamaTensorProcessor
 
 from tests.models.tiny import Arrays, llama_config, random_llama, write_gguf, write_tiny_llama
-from tokenlight.base.errors import CheckpointCorrupt, CheckpointError, UnsupportedCheckpoint
+from tokenlight.base.errors import (
+    CheckpointCorrupt,
+    CheckpointError,
+    CheckpointNotFound,
+    UnsupportedCheckpoint,
+)
 from tokenlight.checkpoint import open_checkpoint
 from tokenlight.kernels import FORMATS
 from tokenlight.models import load_model
@@ -94,6 +100,17 @@ def test_mutated_files_load_or_raise_typed_errors(tmp_path: Path, format: str) -
         except CheckpointError as error:
             outcomes.add(error.code)
     assert outcomes == {"loaded", "checkpoint_corrupt", "unsupported_checkpoint"}
+
+
+def test_a_file_that_changes_between_opening_and_loading(tmp_path: Path) -> None:
+    path = write_tiny_llama(tmp_path / "a.gguf")
+    checkpoint = open_checkpoint(path)
+    os.truncate(path, path.stat().st_size // 2)
+    with pytest.raises(CheckpointCorrupt, match="has become shorter"):
+        load_model(checkpoint)
+    path.unlink()
+    with pytest.raises(CheckpointNotFound, match="cannot be read"):
+        load_model(checkpoint)
 
 
 def test_names() -> None:

@@ -12,16 +12,20 @@ query_pre_attn_scalar, final_logit_softcapping, bos_token_id, eos_token_id (a li
 """
 
 from collections.abc import Mapping
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from tokenlight.base.errors import CheckpointCorrupt, UnsupportedCheckpoint
-from tokenlight.checkpoint.rope_config import rope_context_tokens, rope_parameters_of
+from tokenlight.checkpoint.rope_config import (
+    is_positive_number,
+    rope_context_tokens,
+    rope_parameters_of,
+)
 
 # No real model comes near; what is above is a broken file.
 MAX_SIZE = 1 << 24
 MAX_CONTEXT_TOKENS = 1 << 31
+MIN_HEAD_DIM = 4
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 
@@ -124,8 +128,9 @@ class _Completion:
             "num_attention_heads": num_heads,
             "num_key_value_heads": num_kv_heads,
             "head_dim": head_dim,
-            "max_position_embeddings": rope_context_tokens(
-                source["model_type"], context_tokens, rope_parameters[FULL]
+            "max_position_embeddings": min(
+                rope_context_tokens(source["model_type"], context_tokens, rope_parameters[FULL]),
+                MAX_CONTEXT_TOKENS,
             ),
             "rms_norm_eps": self._positive("rms_norm_eps"),
             "hidden_act": self._activation(),
@@ -148,8 +153,8 @@ class _Completion:
                 f"hidden_size {hidden_size} is not a multiple of num_attention_heads {num_heads}"
             )
         head_dim = self._size("head_dim", hidden_size // num_heads)
-        if head_dim % 2:
-            raise self._corrupt(f"head_dim is {head_dim}; it must be even")
+        if head_dim % 2 or head_dim < MIN_HEAD_DIM:
+            raise self._corrupt(f"head_dim is {head_dim}; it must be even and at least 4")
         return head_dim
 
     def _layer_types(self) -> list[str]:
@@ -157,7 +162,8 @@ class _Completion:
         num_layers = self._size("num_hidden_layers", limit=1 << 16)
         listed = source.get("layer_types")
         if listed is not None:
-            if len(listed) != num_layers or not set(listed) <= {FULL, SLIDING}:
+            known = isinstance(listed, list) and all(each in (FULL, SLIDING) for each in listed)
+            if not known or len(listed) != num_layers:
                 raise UnsupportedCheckpoint(
                     f"{self._path}: layer_types must be {num_layers} times {FULL!r} or {SLIDING!r}"
                 )
@@ -208,10 +214,8 @@ class _Completion:
     def _positive(self, key: str, default: float | None = None) -> float:
         found = self._source.get(key)
         found = default if found is None else found
-        if not isinstance(found, (int, float)) or isinstance(found, bool):
-            raise self._corrupt(f"{self._name(key)} is {found!r}; it must be a number")
-        if not isfinite(found) or found <= 0:
-            raise self._corrupt(f"{self._name(key)} is {found}; it must be positive")
+        if found is None or not is_positive_number(found):
+            raise self._corrupt(f"{self._name(key)} is {found!r}; it must be a positive number")
         return float(found)
 
     def _flag(self, key: str) -> bool:
@@ -228,7 +232,7 @@ class _Completion:
         found = self._source.get(key)
         listed = found if isinstance(found, list) else [] if found is None else [found]
         for token_id in listed:
-            if not isinstance(token_id, int) or not 0 <= token_id < self._size("vocab_size"):
+            if type(token_id) is not int or not 0 <= token_id < self._size("vocab_size"):
                 raise self._corrupt(
                     f"{self._name(key)} is {found!r}; "
                     f"the vocabulary has {self._size('vocab_size')} tokens"

@@ -6,7 +6,6 @@ rope_parameters, which is one set or one per layer type.
 """
 
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -38,21 +37,31 @@ def rope_parameters_of(
         CheckpointCorrupt: a number is missing or cannot be.
         UnsupportedCheckpoint: the rope type is none of ours.
     """
-    nested = source.get("rope_parameters") or {}
-    if not isinstance(nested, Mapping):
-        raise CheckpointCorrupt(f"{path}: rope_parameters is {nested!r}; it must be an object")
+    nested = _object(source, "rope_parameters", path)
     kinds = sorted({*layer_types, "full_attention"})
     if any(kind in nested for kind in ("full_attention", "sliding_attention")):
-        return {kind: _checked(nested.get(kind) or {}, kind, source, path) for kind in kinds}
-    shared = nested or source.get("rope_scaling") or {}
-    if not isinstance(shared, Mapping):
-        raise CheckpointCorrupt(f"{path}: rope_scaling is {shared!r}; it must be an object")
+        return {kind: _checked(_object(nested, kind, path), kind, source, path) for kind in kinds}
+    shared = nested or _object(source, "rope_scaling", path)
     # A local base means that sliding layers have their own, unscaled rotation.
     has_local = "rope_local_base_freq" in source
     return {
         kind: _checked({} if has_local and kind != "full_attention" else shared, kind, source, path)
         for kind in kinds
     }
+
+
+def is_positive_number(value: object) -> bool:
+    """Whether it can be a size, a factor or a small constant; JSON also has 1e999 and NaN."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e18
+
+
+def _object(source: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
+    found = source.get(key)
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise CheckpointCorrupt(f"{path}: {key} is {found!r}; it must be an object")
+    return found
 
 
 def rope_context_tokens(model_type: str, tokens: int, parameters: Mapping[str, Any]) -> int:
@@ -71,31 +80,43 @@ def _checked(
     given: Mapping[str, Any], kind: str, source: Mapping[str, Any], path: Path
 ) -> dict[str, Any]:
     rope_type = given.get("rope_type", given.get("type", "default"))
-    if rope_type not in ROPE_TYPES:
+    if not isinstance(rope_type, str) or rope_type not in ROPE_TYPES:
         supported = ", ".join(name for name in ROPE_TYPES if name != "factors")
         raise UnsupportedCheckpoint(
             f"{path}: the rope type {rope_type!r} is not supported; supported are {supported}"
         )
+    if given.get("partial_rotary_factor") not in (None, 1.0):
+        raise UnsupportedCheckpoint(f"{path}: partial_rotary_factor is not supported")
+    numbers = _numbers(rope_type, given, kind, source)
+    _check_numbers(rope_type, numbers, path)
+    if rope_type == "yarn":
+        numbers["truncate"] = bool(given.get("truncate", True))
+    return {"rope_type": rope_type, **numbers}
+
+
+def _numbers(
+    rope_type: str, given: Mapping[str, Any], kind: str, source: Mapping[str, Any]
+) -> dict[str, Any]:
     top_theta = source.get("rope_theta")
     if kind == "sliding_attention":
         top_theta = source.get("rope_local_base_freq", top_theta)
-    values: dict[str, Any] = {
+    numbers = {
         "rope_theta": given.get("rope_theta", DEFAULT_THETA if top_theta is None else top_theta)
     }
     fallback = {"original_max_position_embeddings": source.get("max_position_embeddings")}
     for name in ROPE_TYPES[rope_type]:
-        values[name] = fallback.get(name) if given.get(name) is None else given[name]
-    for name in OPTIONAL_NUMBERS:
-        if given.get(name) is not None:
-            values[name] = given[name]
-    for name, value in values.items():
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or not isfinite(value) or value <= 0:
+        numbers[name] = fallback.get(name) if given.get(name) is None else given[name]
+    stated = {name: given[name] for name in OPTIONAL_NUMBERS if given.get(name) is not None}
+    return numbers | stated
+
+
+def _check_numbers(rope_type: str, numbers: Mapping[str, Any], path: Path) -> None:
+    for name, value in numbers.items():
+        if not is_positive_number(value):
             raise CheckpointCorrupt(
                 f"{path}: the rope parameter {name} is {value!r}; it must be a positive number"
             )
-    if given.get("partial_rotary_factor", 1.0) != 1.0:
-        raise UnsupportedCheckpoint(f"{path}: partial_rotary_factor is not supported")
-    if rope_type == "yarn":
-        values["truncate"] = bool(given.get("truncate", True))
-    return {"rope_type": rope_type, **values}
+    if numbers["rope_theta"] <= 1:
+        raise CheckpointCorrupt(f"{path}: rope_theta is {numbers['rope_theta']}; it must exceed 1")
+    if rope_type == "llama3" and numbers["high_freq_factor"] <= numbers["low_freq_factor"]:
+        raise CheckpointCorrupt(f"{path}: high_freq_factor must exceed low_freq_factor")

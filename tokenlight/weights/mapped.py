@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 
+from tokenlight.base.errors import CheckpointCorrupt, CheckpointNotFound
 from tokenlight.checkpoint import TensorEntry
 from tokenlight.kernels import FORMATS
 from tokenlight.weights.stored import StoredTensor
@@ -20,14 +21,15 @@ class MappedFiles:
         self._views: dict[Path, mmap.mmap] = {}
 
     def read(self, entry: TensorEntry) -> StoredTensor:
-        """The tensor's bytes where they lie in the map, which lives while they are held."""
-        if entry.path not in self._views:
-            with entry.path.open("rb") as file:
-                # Copy-on-write, which torch takes without warning; nothing writes to it.
-                view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-            self._views[entry.path] = view
+        """The tensor's bytes where they lie in the map, which lives while they are held.
+
+        Raises:
+            CheckpointNotFound: the file cannot be opened any more.
+            CheckpointCorrupt: it is not the file whose header was read.
+        """
+        view = self._view(entry)
         flat = torch.frombuffer(
-            self._views[entry.path],
+            view,
             dtype=torch.uint8,
             count=entry.num_bytes,
             offset=entry.offset_bytes,
@@ -40,6 +42,22 @@ class MappedFiles:
             layout=self._layout,
             rows=flat.view(num_rows, -1),
         )
+
+    def _view(self, entry: TensorEntry) -> mmap.mmap:
+        if entry.path not in self._views:
+            try:
+                with entry.path.open("rb") as file:
+                    # Copy-on-write, which torch takes without warning; nothing writes to it.
+                    view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            except (OSError, ValueError) as fault:  # an empty file cannot be mapped
+                raise CheckpointNotFound(f"{entry.path}: cannot be read: {fault}") from fault
+            self._views[entry.path] = view
+        view = self._views[entry.path]
+        if entry.offset_bytes + entry.num_bytes > len(view):
+            raise CheckpointCorrupt(
+                f"{entry.path}: has become shorter while it was read; leave it alone and try again"
+            )
+        return view
 
     def release(self, entry: TensorEntry) -> None:
         """Drop the tensor's pages from this process; a later read brings them back."""
