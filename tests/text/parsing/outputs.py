@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from wires import BAR, FUNCTIONS, WIRES
+from tests.text.parsing.wires import BAR, FUNCTIONS, WIRES
 
 WEATHER = ("get_weather", '{"city": "Paris"}')
 FILES = ("list_files", "{}")

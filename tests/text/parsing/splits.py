@@ -5,9 +5,8 @@ import random
 from collections.abc import Iterable
 from itertools import pairwise
 
-from outputs import Sample
-from wires import FUNCTIONS
-
+from tests.text.parsing.outputs import Sample
+from tests.text.parsing.wires import FUNCTIONS
 from tokenlight.text.parsing import (
     CallEnded,
     CallStarted,

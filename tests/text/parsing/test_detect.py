@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from jinja2.sandbox import SandboxedEnvironment
-from wires import BAR, WIRES
 
+from tests.text.parsing.wires import BAR, WIRES
 from tokenlight.text.parsing import TOOL_FORMATS, detect, pick, round_trip
 from tokenlight.text.parsing.formats import get_tool_format
 

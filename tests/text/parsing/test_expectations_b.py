@@ -6,10 +6,10 @@ import random
 import time
 
 import pytest
-from outputs import ALL, Sample
-from splits import cut, events_of, make_parser, outcome, random_cut
-from wires import WIRES
 
+from tests.text.parsing.outputs import ALL, Sample
+from tests.text.parsing.splits import cut, events_of, make_parser, outcome, random_cut
+from tests.text.parsing.wires import WIRES
 from tokenlight.text.parsing import (
     TOOL_FORMATS,
     ArgumentsDelta,

@@ -5,10 +5,10 @@ import json
 import random
 
 import pytest
-from outputs import Sample
-from splits import make_parser, outcome, random_cut
-from wires import FUNCTIONS, WIRES
 
+from tests.text.parsing.outputs import Sample
+from tests.text.parsing.splits import make_parser, outcome, random_cut
+from tests.text.parsing.wires import FUNCTIONS, WIRES
 from tokenlight.text.parsing import Content, Reasoning, parse
 from tokenlight.text.parsing.formats import (
     REASONING_FORMATS,

@@ -2,8 +2,8 @@
 """The table of formats: complete, consistent, and found by every name that users know."""
 
 import pytest
-from wires import WIRES
 
+from tests.text.parsing.wires import WIRES
 from tokenlight.base.errors import ConfigError
 from tokenlight.text.parsing.formats import (
     REASONING_FORMATS,

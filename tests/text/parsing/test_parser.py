@@ -3,19 +3,21 @@
 
 import json
 import random
+import re
 import time
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from outputs import ALL, ARGS, MEANT, Sample
-from splits import cut, make_parser, outcome, random_cut
-from wires import WIRES, Wire
 
+from tests.text.parsing.outputs import ALL, ARGS, MEANT, Sample
+from tests.text.parsing.splits import cut, make_parser, outcome, random_cut
+from tests.text.parsing.wires import WIRES, Wire
 from tokenlight.text.parsing import TOOL_FORMATS, Collector, parse
 from tokenlight.text.parsing import parser as parser_module
 from tokenlight.text.parsing.formats import get_reasoning_format
+from tokenlight.text.parsing.output import make_id
 
 
 def names(samples: list[Sample]) -> list[str]:
@@ -202,17 +204,51 @@ def test_the_namespace_before_a_name_is_dropped() -> None:
 
 def test_what_candidates_cost_does_not_depend_on_the_split(monkeypatch) -> None:
     monkeypatch.setattr(parser_module, "_MOST_REREAD_CHARS", 300)
-    rng = random.Random(0)
-    part = '<tool_call>{"name": "get_weather", "arguments": {"city": "'
-    for _ in range(200):
-        inside = "".join(
-            rng.choice([part, "no", part + '"}}</tool_call>', "</think>"]) for _ in range(9)
-        )
-        sample = Sample("cost", "hermes", f"<think>{inside}</think>\nHello.", "qwen3")
+    quoted = '<tool_call>{"name": "get_weather", "arguments": {"city": "'
+    for num_thoughts in range(1, 12):
+        text = f"<think>{quoted * num_thoughts}</think>\nSo:" + '\n{"name": "list_files"}' * 3
+        sample = Sample("cost", "json", text, "qwen3")
         whole = outcome(sample, [sample.text])
-        for _ in range(10):
-            assert outcome(sample, random_cut(sample.text, rng)) == whole
+        for place in range(len(text)):
+            assert outcome(sample, cut(text, [place])) == whole
     sample = Sample("lines", "json", '\n{"name": "list_files", "arguments": 1' * 20)
     whole = outcome(sample, [sample.text])
     for place in range(len(sample.text)):
         assert outcome(sample, cut(sample.text, [place])) == whole
+
+
+def test_ids_are_the_wires_where_its_format_has_ids_and_never_twice() -> None:
+    def ids(tools: str, text: str) -> list[str]:
+        parsed, _ = outcome(Sample("ids", tools, text), [text])
+        assert len(parsed.calls) == 2
+        return [call.id for call in parsed.calls]
+
+    one = '<tool_call>{"id": "x", "name": "list_files"}</tool_call>'
+    assert ids("hermes", one * 2) == ["call-0", "call-1"]
+    assert ids("mistral", "[TOOL_CALLS]list_files[CALL_ID]abcdefgh1[ARGS]{}" * 2) == [
+        "abcdefgh1",
+        "nine-1",
+    ]
+    assert ids("mistral", "[TOOL_CALLS]list_files[CALL_ID]abc[ARGS]{}[TOOL_CALLS]list_files{}") == [
+        "nine-0",
+        "nine-1",
+    ]
+    call = "<|tool_call_begin|>functions.list_files:7<|tool_call_argument_begin|>{}"
+    assert ids("kimi_k2", call + "<|tool_call_end|>" + call) == [
+        "functions.list_files:7",
+        "indexed-1",
+    ]
+
+
+def test_made_ids_have_the_form_that_templates_ask_for() -> None:
+    assert re.fullmatch(r"call_[0-9a-f]{24}", make_id("call", "f", 0))
+    assert re.fullmatch(r"[A-Za-z0-9]{9}", make_id("nine", "f", 0))
+    assert make_id("indexed", "f", 3) == "functions.f:3"
+    assert make_id("call", "f", 0) != make_id("call", "f", 0)
+
+
+def test_nothing_can_be_pushed_behind_the_end() -> None:
+    parser = make_parser(Sample("end", "hermes", ""))
+    parser.finish()
+    with pytest.raises(RuntimeError, match="ended"):
+        parser.push("x")
