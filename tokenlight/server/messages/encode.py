@@ -18,6 +18,7 @@ from tokenlight.server.messages.schema import (
     StopReason,
     StreamEvent,
 )
+from tokenlight.server.schemas.parse_failure import parse_failures
 from tokenlight.server.sealed import seal
 from tokenlight.text.conversation import spelled_object
 
@@ -42,6 +43,7 @@ def message_answer(
         stop_reason=stop_reason(ended),
         stop_sequence=ended.matched_stop,
         usage=_usage(num_prompt_tokens, ended.num_cached_tokens, ended.num_sampled_tokens),
+        parse_failures=parse_failures(ended.failures),
     )
 
 
@@ -138,9 +140,13 @@ class MessagesStream:
     def _end(self, ended: Ended) -> bytes:
         delta = {"stop_reason": stop_reason(ended), "stop_sequence": ended.matched_stop}
         usage = _usage(self._num_prompt_tokens, ended.num_cached_tokens, ended.num_sampled_tokens)
-        return _event(StreamEvent(type="message_delta", delta=delta, usage=usage)) + _event(
-            StreamEvent(type="message_stop")
+        last = StreamEvent(
+            type="message_delta",
+            delta=delta,
+            usage=usage,
+            parse_failures=parse_failures(ended.failures),
         )
+        return _event(last) + _event(StreamEvent(type="message_stop"))
 
 
 def _delta(item: Item, **delta: Any) -> bytes:

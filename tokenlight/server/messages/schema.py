@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from tokenlight.server.schemas.parameters import MAX_STOPS, Probability, StopString
+from tokenlight.server.schemas.parse_failure import ParseFailure
 
 Block = dict[str, Any]
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
@@ -100,6 +101,8 @@ class MessageAnswer(msgspec.Struct, frozen=True, kw_only=True):
     stop_reason: StopReason | None
     stop_sequence: str | None
     usage: MessagesUsage
+    parse_failures: list[ParseFailure] | UnsetType = UNSET
+    """Calls that the model began and did not make; an extension of the protocol."""
 
 
 class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +123,7 @@ class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
     content_block: Block | UnsetType = UNSET
     delta: Block | UnsetType = UNSET
     usage: MessagesUsage | UnsetType = UNSET
+    parse_failures: list[ParseFailure] | UnsetType = UNSET
     error: dict[str, str] | UnsetType = UNSET
 
 

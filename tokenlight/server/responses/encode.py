@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from tokenlight.base.errors import TokenLightError
 from tokenlight.server.answer.answer import Ended
 from tokenlight.server.answer.items import Item as AnswerItem
@@ -23,6 +25,7 @@ from tokenlight.server.responses.schema import (
     Status,
 )
 from tokenlight.server.responses.tools import CUSTOM_INPUT, KnownTool
+from tokenlight.server.schemas.parse_failure import parse_failures
 from tokenlight.server.schemas.usage import PromptTokensDetails
 from tokenlight.server.sealed import seal
 from tokenlight.text.conversation import (
@@ -149,11 +152,12 @@ class Envelope:
         )
 
     def ended(self, ended: Ended, items: ItemEncoder) -> ResponseAnswer:
-        return self.response(
+        made = self.response(
             "incomplete" if ended.finish_reason == "length" else "completed",
             output=[items.closed(item) for item in ended.items],
             usage=self.usage(ended),
         )
+        return msgspec.structs.replace(made, parse_failures=parse_failures(ended.failures))
 
     def usage(self, ended: Ended) -> ResponsesUsage:
         return ResponsesUsage(

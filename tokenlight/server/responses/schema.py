@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from tokenlight.server.schemas.parse_failure import ParseFailure
 from tokenlight.server.schemas.usage import PromptTokensDetails
 
 Item = dict[str, Any]
@@ -105,6 +106,8 @@ class ResponseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     usage: ResponsesUsage | None = None
     user: str | None = None
     metadata: dict[str, str]
+    parse_failures: list[ParseFailure] | UnsetType = UNSET
+    """Calls that the model began and did not make; an extension of the protocol."""
 
 
 class ResponsesEvent(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Area E: hangs, starvation, preemption. Real processes, a tiny model."""
+
+import os
+import signal
+import threading
+import time
+
+import httpx
+import pytest
+
+from tests.server.serving import Serving, serving, wait_until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+COMPLETION = "/v1/completions"
+
+
+def unfinished(server: Serving) -> int:
+    """Requests in the engine, those included whose abort it has not yet confirmed."""
+    count: int = httpx.get(f"{server.url}/ready").json()["unfinished"]
+    return count
+
+
+def complete(server: Serving, prompt, **fields) -> httpx.Response:
+    body = {"prompt": prompt, "temperature": 0, "max_tokens": 8, **fields}
+    return httpx.post(server.url + COMPLETION, json=body, timeout=120)
+
+
+def test_t_e1(tiny_model, tmp_path):
+    """What the KV memory can never hold is refused with the limit, not queued for ever."""
+    flags = ("--kv-cache-memory-bytes", str(200 << 10), "--max-num-seqs", "4")
+    with serving(str(tiny_model), *flags, log=tmp_path / "serve.log") as server:
+        limit = server.client().models.list().data[0].max_model_len
+        assert limit < 2048
+        refused = complete(server, [5] * limit)
+        assert refused.status_code == 400
+        assert refused.json()["error"]["code"] == "context_length_exceeded"
+        assert f"{limit} tokens" in refused.json()["error"]["message"]
+        fitting = complete(server, [5] * (limit - 1)).json()
+        assert fitting["choices"][0]["finish_reason"] == "length"
+        assert fitting["usage"]["completion_tokens"] == 1
+        assert complete(server, "and on").status_code == 200
+
+
+def test_t_e2_and_e4(tiny_model, tmp_path):
+    """A request that gets no token fails alone; the one that runs goes on, the process lives."""
+    flags = ("--max-num-seqs", "1", "--stall-timeout", "1.5")
+    with serving(str(tiny_model), *flags, log=tmp_path / "serve.log") as server:
+        said: list[str] = []
+
+        def talk() -> None:
+            body = {"prompt": "x", "max_tokens": 2040, "stream": True, "ignore_eos": True}
+            with httpx.stream("POST", server.url + COMPLETION, json=body, timeout=120) as answer:
+                said.extend(answer.iter_lines())
+
+        talker = threading.Thread(target=talk)
+        talker.start()
+        wait_until(lambda: len(said) > 3, 30)
+        start_s = time.monotonic()
+        starved = complete(server, "never mine")
+        if talker.is_alive():
+            assert (starved.status_code, starved.json()["error"]["code"]) == (503, "engine_stalled")
+            assert 1.0 < time.monotonic() - start_s < 6
+        assert httpx.get(f"{server.url}/health").status_code == 200
+        talker.join()
+        assert [line for line in said if line][-1] == "data: [DONE]"
+        assert not any('"error"' in line for line in said)
+        assert unfinished(server) == 0
+        assert complete(server, "mine now").status_code == 200
+
+
+def test_t_e7(tiny_model, tmp_path):
+    """/health tells of a stopped engine within 10 seconds, and of its coming back."""
+    with serving(str(tiny_model), log=tmp_path / "serve.log") as server:
+        health = f"{server.url}/health"
+        engine_pid = server.engine_pid()
+        os.kill(engine_pid, signal.SIGSTOP)
+        try:
+            took_s = wait_until(lambda: httpx.get(health).status_code == 503, 15)
+            assert took_s < 10
+            assert httpx.get(health).json()["error"]["code"] == "engine_stalled"
+            refused = complete(server, "hi")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_stalled")
+        finally:
+            os.kill(engine_pid, signal.SIGCONT)
+        wait_until(lambda: httpx.get(health).status_code == 200, 10)
+        assert complete(server, "hi").status_code == 200

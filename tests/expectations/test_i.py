@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Area I: what Claude Code and Codex need so that a session does not die."""
+
+import time
+
+import httpx
+import pytest
+
+from tests.expectations.agents import claude_code, codex, data_of, post, say
+from tests.server.fake_engine import FakeEngine
+from tests.server.running import running
+from tests.server.scripted_engine import scripted
+from tokenlight.server import sse
+
+USER = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+
+
+def test_t_i1():
+    """Every documented kind of block in a history is taken."""
+    assistant = [
+        {"type": "thinking", "thinking": "hm", "signature": "x"},
+        {"type": "redacted_thinking", "data": "x"},
+        {"type": "text", "text": "yes"},
+        {"type": "server_tool_use", "id": "s", "name": "tool_search", "input": {}},
+        {"type": "tool_search_tool_result", "tool_use_id": "s", "content": {"type": "x"}},
+        {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "ls"}},
+    ]
+    result = [
+        {"type": "text", "text": "out"},
+        IMAGE,
+        {"type": "tool_reference", "tool_name": "Later"},
+        {"type": "document", "source": {"type": "text", "data": "doc"}},
+        {"type": "search_result", "source": "u", "title": "t", "content": []},
+    ]
+    messages = [
+        say("go"),
+        {"role": "assistant", "content": assistant},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "t", "content": result}],
+        },
+    ]
+    with scripted("Yes.") as server:
+        assert post(server, "/v1/messages", claude_code(messages)).status_code == 200
+
+
+def test_t_i2():
+    """Tools of unknown kinds never fail the request."""
+    kinds = ["web_search", "computer_use_preview", "image_generation", "mcp", "tool_search", "new"]
+    with scripted("Yes.") as server:
+        body = codex([USER])
+        body["tools"] += [{"type": kind} for kind in kinds]
+        answer = post(server, "/v1/responses", body)
+        text = server.engine.heard[-1].text
+    assert answer.status_code == 200
+    for offered in ("exec_command", "multi_agent_v1__close", "apply_patch"):
+        assert f'"name": "{offered}"' in text
+    assert "web_search" not in text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_t_i3(stream):
+    """Codex's request, all of its fields, in both its turns."""
+    with scripted("Yes.") as server:
+        first = post(server, "/v1/responses", codex([USER], stream=stream))
+        assert first.status_code == 200
+        items = [
+            USER,
+            {"type": "reasoning", "summary": [], "encrypted_content": "of another server"},
+            {
+                "type": "function_call",
+                "name": "exec_command",
+                "arguments": '{"cmd":"ls"}',
+                "call_id": "c",
+            },
+            {"type": "function_call_output", "call_id": "c", "output": "out"},
+        ]
+        assert post(server, "/v1/responses", codex(items, stream=stream)).status_code == 200
+        assert not server.services.store.num_bytes
+
+
+def test_t_i4():
+    """Clients' probes are answered, with and without a key."""
+    with running(api_key="k") as server:
+        assert httpx.head(f"{server.url}/").status_code == 200
+        assert httpx.head(f"{server.url}/api/hello").status_code == 200
+        events = {"events": [{"event_type": "x"}]}
+        assert post(server, "/api/event_logging/batch", events).status_code == 204
+
+
+def test_t_i5():
+    """The cache's share is in message_start and in the last delta, and the sum is the prompt."""
+    with scripted("Yes.") as server:
+        post(server, "/v1/messages", claude_code([say("go")]))
+        events = data_of(post(server, "/v1/messages", claude_code([say("go")], stream=True)).text)
+        num_prompt_tokens = server.engine.heard[-1].num_prompt_tokens
+    start, last = events[0]["message"]["usage"], events[-2]["usage"]
+    for usage in (start, last):
+        assert usage["cache_read_input_tokens"] > 0.9 * num_prompt_tokens
+        parts = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+        assert sum(usage[part] for part in parts) == num_prompt_tokens
+
+
+def test_t_i6():
+    """A prompt that does not fit is refused, never cut, in words that make the client compact."""
+    long = "word " * 100
+    with running() as server:
+        messages = post(server, "/v1/messages", {"messages": [say(long)], "max_tokens": 5})
+        responses = post(server, "/v1/responses", {"input": long})
+        chat = post(server, "/v1/chat/completions", {"messages": [say(long)]})
+        streamed = post(
+            server, "/v1/responses", {"input": long, "stream": True}, originator="codex_cli_rs"
+        )
+        assert not server.engine.seen
+    assert messages.status_code == responses.status_code == chat.status_code == 400
+    assert messages.json()["error"]["message"].startswith("prompt is too long: ")
+    assert responses.json()["error"]["code"] == "context_length_exceeded"
+    assert chat.json()["error"]["code"] == "context_length_exceeded"
+    failed = data_of(streamed.text)[-1]
+    assert failed["response"]["error"]["code"] == "context_length_exceeded"
+
+
+STREAMS = {
+    "/v1/messages": {"messages": [say("go")], "max_tokens": 50, "stream": True},
+    "/v1/responses": {"input": "go", "stream": True},
+    "/v1/chat/completions": {"messages": [say("go")], "stream": True},
+    "/v1/completions": {"prompt": "go", "stream": True},
+}
+
+
+@pytest.mark.parametrize("path", STREAMS)
+def test_t_i7(path, monkeypatch):
+    """A byte at least each period, before the first token and between tokens; events stay sound."""
+    monkeypatch.setattr(sse, "KEEP_ALIVE_S", 0.1)
+    engine = FakeEngine(script="ab", first_token_s=0.7, token_s=0.4)
+    gaps: list[float] = []
+    chunks: list[str] = []
+    with (
+        running(engine) as server,
+        httpx.stream("POST", f"{server.url}{path}", json=STREAMS[path], timeout=20) as answer,
+    ):
+        last_s = time.monotonic()
+        for chunk in answer.iter_text():
+            now_s = time.monotonic()
+            gaps.append(now_s - last_s)
+            chunks.append(chunk)
+            last_s = now_s
+    assert max(gaps) < 0.35
+    events = data_of("".join(chunks))
+    if path == "/v1/responses":
+        assert [event["sequence_number"] for event in events] == list(range(len(events)))
+        assert events[-1]["response"]["output"][0]["content"][0]["text"] == "ab"
+    elif path == "/v1/messages":
+        assert {event["type"] for event in events} >= {"ping", "message_start", "message_stop"}
+    else:
+        assert (
+            len(events) == len([c for c in "".join(chunks).split("\n\n") if c[:5] == "data:"]) - 1
+        )
+
+
+def test_t_i7_the_period_is_short_enough():
+    assert sse.KEEP_ALIVE_S < 10
+
+
+@pytest.mark.parametrize("dialect", ["tools", "chatml"])
+def test_t_i8(dialect):
+    """count_tokens is what the same request then has."""
+    body = claude_code([say("go"), {"role": "system", "content": "late"}])
+    with scripted("Yes.", dialect=dialect) as server:
+        counted = post(server, "/v1/messages/count_tokens", body).json()["input_tokens"]
+        usage = post(server, "/v1/messages", body).json()["usage"]
+    assert counted == usage["input_tokens"] + usage["cache_read_input_tokens"]
