@@ -11,12 +11,13 @@ STAMPS := .make
 TORCH_INDEX ?=
 ARGS ?=
 OP ?=
+AGENTS ?= agents
 
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 CPP := $(shell find csrc -name '*.cc' -o -name '*.h' -o -name 'CMakeLists.txt' 2>/dev/null)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help setup serve fix check test ci-slow bench bench-slice docs size clean
+.PHONY: help setup serve fix check test test-agents ci-slow bench bench-slice docs size clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -76,6 +77,9 @@ check: $(STAMPS)/dev  ## formatting, lint, types, room order, generated files; u
 
 test: $(STAMPS)/dev  ## the CPU suite; under five minutes on two cores
 	$(BIN)/pytest -q -m "not slow and not cuda and not multi_gpu" $(ARGS)
+
+test-agents: $(STAMPS)/dev  ## real coding agents against a scripted engine: AGENTS=DIR of scripts/install_agents.sh
+	TOKENLIGHT_AGENTS="$(abspath $(AGENTS))" $(BIN)/pytest -q -rs tests/agents $(ARGS)
 
 ci-slow: $(STAMPS)/dev  ## sanitizers, slow tests, a fresh clone installed and served
 	bash scripts/sanitize.sh
