@@ -10,15 +10,10 @@ import random
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
-from bars import Bar, report
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "text" / "parsing"))
-
-from outputs import ALL, Sample
-from splits import cut, make_parser, outcome, random_cut
-
+from benchmarks.bars import Bar, report
+from tests.text.parsing.outputs import ALL, Sample
+from tests.text.parsing.splits import cut, make_parser, outcome, random_cut
 from tokenlight.text.parsing import TOOL_FORMATS
 
 BARS = [

@@ -457,6 +457,15 @@ OTHERS = [
         content="Hi.",
         reasoning="hm",
     ),
+    Sample(
+        "from inside an analysis",
+        "harmony",
+        "hm<|end|><|start|>assistant<|channel|>final<|message|>Hi.",
+        "harmony",
+        content="Hi.",
+        reasoning="hm",
+        starts_inside=True,
+    ),
     Sample("no header", "harmony", " to all: hi", content=" to all: hi"),
     Sample(
         "cut in a header",

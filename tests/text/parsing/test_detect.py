@@ -155,7 +155,7 @@ def test_arguments_that_do_not_survive_are_reported() -> None:
             "hermes",
             "deepseek_r1",
         ),
-        ("<|start|> <|channel|> <|message|> <think>", "harmony", "none"),
+        ("<|start|> <|channel|> <|message|> <think>", "harmony", "harmony"),
         ("<|start_of_role|> <|tool_call|> <think>", "granite", "granite"),
     ],
 )

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of formats: complete, consistent, and found by every name that users know."""
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.text.parsing.wires import WIRES
@@ -62,8 +65,8 @@ REASONING_NAMES = {
     "granite": "granite",
     "gemma4": "gemma4",
     "seed_oss": "seed_oss",
-    "openai_gptoss": "none",
-    "gpt-oss": "none",
+    "openai_gptoss": "harmony",
+    "gpt-oss": "harmony",
     "none": "none",
 }
 
@@ -111,3 +114,10 @@ def test_no_marker_begins_another(name: str) -> None:
     inside = {*format.openers, *format.closers}
     for marker in inside:
         assert not [other for other in inside if other != marker and other.startswith(marker)]
+
+
+def test_torch_is_never_imported() -> None:
+    source = "import sys, tokenlight.text.parsing; print('torch' in sys.modules)"
+    command = [sys.executable, "-c", source]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert shown.strip() == "False"

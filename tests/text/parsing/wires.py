@@ -274,6 +274,7 @@ WIRES: dict[str, Wire] = {
     "nemotron": Wire(json_list("<TOOLCALL>", "</TOOLCALL>"), reasoning="qwen3", thinking=think),
     "harmony": Wire(
         harmony,
+        reasoning="harmony",
         thinking=lambda text: f"<|channel|>analysis<|message|>{text}<|end|><|start|>assistant",
     ),
     "gemma3": Wire(gemma3, is_raw=False),

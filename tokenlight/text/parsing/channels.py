@@ -5,6 +5,7 @@ A header says whether its message is reasoning, content or a call, and which too
 """
 
 import re
+from functools import lru_cache
 
 from tokenlight.text.parsing.format import Channels
 from tokenlight.text.parsing.json_call import read_container
@@ -17,6 +18,13 @@ _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
 _NO_TOOL = frozenset({"assistant", "user", "all", "system", "developer"})
 
 
+@lru_cache(maxsize=8)
+def _body_scan(format: Channels) -> re.Pattern[str]:
+    """What ends a message: its mark, or where that was left out, the next one's header."""
+    ends = (*format.ends, format.start, format.channel)
+    return compile_scan({"end": ends}, patterns=CONTROL_PATTERN)
+
+
 class ChannelReader:
     """One output's messages. `has_calls` false: a message to a tool is content."""
 
@@ -26,23 +34,23 @@ class ChannelReader:
         self._format = format
         self._has_calls = has_calls
         self._starts = (format.start, format.channel, format.message, format.constrain)
-        self._body_scan = compile_scan(
-            {"end": (*format.ends, format.start, format.channel)}, patterns=CONTROL_PATTERN
-        )
+        self._body_scan = _body_scan(format)
         self._channel = re.compile(re.escape(format.channel) + r"\s*(\w+)")
 
-    def read(self) -> Pull[None]:
-        """Consume messages to the output's end."""
+    def read(self, *, starts_inside: bool) -> Pull[None]:
+        """Consume messages to the output's end; `starts_inside`: from inside one of reasoning."""
         src = self._src
+        if starts_inside:
+            yield from self._text("reasoning")
+            self._out.end_reasoning()
         while (yield from src.peek()):
             if (yield from src.starts((*self._starts, " to=", "to="))):
                 src.mark()
                 try:
-                    header = yield from self._header()
-                    yield from self._message(header)
+                    yield from self._message((yield from self._header()))
                 except Malformed as fault:
                     self._broken(fault)
-                src.unmark()
+                    src.unmark()
             elif (yield from src.starts(self._format.ends)):
                 yield from self._end()
             else:
@@ -57,6 +65,7 @@ class ChannelReader:
             if end >= 0:
                 header = src.take(end)
                 src.take(end + len(mark))
+                src.unmark()
                 return header
             if len(src.text) - src.at >= _HEADER_CHARS:
                 src.take(src.at + _HEADER_CHARS)
@@ -66,9 +75,9 @@ class ChannelReader:
     def _message(self, header: str) -> Pull[None]:
         recipient = _RECIPIENT.search(header)
         channel = self._channel.search(header)
-        tool = recipient[1] if recipient else ""
+        tool = recipient[1].removeprefix(self._format.namespace) if recipient else ""
         if tool and self._has_calls and tool not in _NO_TOOL:
-            yield from self._call(tool.removeprefix(self._format.namespace))
+            yield from self._call(tool)
         elif channel and channel[1] in self._format.reasoning and not tool:
             yield from self._text("reasoning")
             self._out.end_reasoning()
@@ -77,8 +86,6 @@ class ChannelReader:
 
     def _call(self, name: str) -> Pull[None]:
         src, out = self._src, self._out
-        if not name:
-            raise Malformed("bad_name")
         out.start_call(name)
         yield from src.space()
         if (yield from src.peek()) == "{":

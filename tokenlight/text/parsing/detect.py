@@ -72,8 +72,6 @@ def detect(template_source: str) -> tuple[ToolFormat, ReasoningFormat]:
     """The formats a chat template's own text speaks of; "json" and "none" where it is silent."""
     tools = _first(TOOL_FORMATS, template_source) or TOOL_FORMATS["json"]
     reasoning = _first(REASONING_FORMATS, template_source) or NONE
-    if tools.channels:
-        return tools, NONE
     if reasoning is QWEN3 and _opens_reasoning(template_source):
         return tools, DEEPSEEK_R1
     return tools, reasoning

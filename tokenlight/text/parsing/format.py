@@ -75,6 +75,9 @@ class Channels:
     """Prefix of a recipient that is one of the request's tools."""
 
 
+IdStyle: TypeAlias = Literal["call", "nine", "indexed"]
+"""A call's id: call_<24 hex>, never the wire's; nine alphanumerics; functions.NAME:INDEX."""
+
 Form: TypeAlias = JsonCall | HeadedCall | TaggedCall | LiteralCall
 
 
@@ -97,8 +100,7 @@ class ToolFormat:
     """Control tokens of the model that do not look like `<|...|>`: never content."""
     frame: tuple[str, str] | None = None
     """What a forced call's JSON arguments stand between, NAME for the tool's name."""
-    id_style: Literal["call", "nine", "indexed"] = "call"
-    """Ids for calls that bring none: call_<24 hex>, nine alphanumerics, functions.NAME:INDEX."""
+    id_style: IdStyle = "call"
     signs: tuple[tuple[str, ...], ...] = ()
     """Sets of strings; all of one set in a chat template tell the format."""
     channels: Channels | None = None

@@ -21,6 +21,7 @@ from tokenlight.text.parsing.events import (
     ParseFailed,
     Reasoning,
 )
+from tokenlight.text.parsing.format import IdStyle
 from tokenlight.text.parsing.source import Malformed, Reason
 
 Functions: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -32,7 +33,7 @@ _NAMESPACE = "functions."
 _ALPHANUMERIC = string.ascii_letters + string.digits
 
 
-def make_id(style: str, name: str, index: int) -> str:
+def make_id(style: IdStyle, name: str, index: int) -> str:
     """A tool call's id, where the wire has none; see `ToolFormat.id_style`."""
     if style == "indexed":
         return f"functions.{name}:{index}"
@@ -51,15 +52,15 @@ def is_object(text: str) -> bool:
 
 
 class Output:
-    """Events so far, not yet handed out. `args` after a call is what its deltas joined are."""
+    """Events so far that are not yet handed out, and the one call that may be open."""
 
     def __init__(
         self,
         *,
         parser: str,
         functions: Functions,
-        id_style: str,
-        id_source: Callable[[str, str, int], str] = make_id,
+        id_style: IdStyle,
+        id_source: Callable[[IdStyle, str, int], str] = make_id,
     ) -> None:
         self.functions = functions
         self.num_calls = 0
@@ -75,6 +76,7 @@ class Output:
         self._blank: list[str] | None = []  # leading white space, kept until something follows it
         self._thought: list[str] | None = []  # the same for reasoning
         self._has_said = False
+        self._ids: set[str] = set()
         self._call: list[str] | None = None  # the open call's arguments
         self._has_arguments = False
 
@@ -177,7 +179,19 @@ class Output:
         self._has_said = True
         self._call = []
         self._has_arguments = False
-        self._emit(CallStarted(index, id or self._id_source(self._id_style, name, index), name))
+        self._emit(CallStarted(index, self._own_id(id, name, index), name))
+
+    def _own_id(self, id: str, name: str, index: int) -> str:
+        """The wire's id where the format has ids and this one is new, else one of our own."""
+        is_usable = {
+            "call": False,  # what looks like an id there is the model's whim
+            "nine": len(id) == 9 and id.isalnum(),
+            "indexed": bool(id),
+        }[self._id_style]
+        if not is_usable or id in self._ids:
+            id = self._id_source(self._id_style, name, index)
+        self._ids.add(id)
+        return id
 
     def arguments(self, text: str) -> None:
         if self._call is not None and text:

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from tokenlight.text.parsing.channels import ChannelReader
 from tokenlight.text.parsing.events import Collector, Event, Parsed
-from tokenlight.text.parsing.format import ReasoningFormat, ToolFormat
+from tokenlight.text.parsing.format import IdStyle, ReasoningFormat, ToolFormat
 from tokenlight.text.parsing.output import Functions, Output, make_id
 from tokenlight.text.parsing.quotation import LastCalls, reasoning_scan
 from tokenlight.text.parsing.scan import (
@@ -58,7 +58,7 @@ class Parser:
 
     Args:
         tools: how the model writes calls.
-        reasoning: how it marks reasoning; not asked by formats with channels.
+        reasoning: how it marks reasoning; channels say so themselves.
         functions: the request's tools, name to JSON Schema of the arguments. None: no call is
             parsed, what looks like one is content (`tool_choice: "none"` says the same).
         starts_inside: whether the output starts inside reasoning, from `ReasoningFormat.is_open_in`
@@ -73,7 +73,7 @@ class Parser:
         *,
         functions: Functions | None = None,
         starts_inside: bool | None = None,
-        id_source: Callable[[str, str, int], str] = make_id,
+        id_source: Callable[[IdStyle, str, int], str] = make_id,
     ) -> None:
         self._tools = tools
         self._reasoning_format = reasoning
@@ -93,6 +93,8 @@ class Parser:
 
     def push(self, delta: str) -> list[Event]:
         """Take more of the output; returns what is certain by now."""
+        if self._src.is_ended:
+            raise RuntimeError("the output has ended; nothing can be pushed behind it")
         self._src.feed(delta)
         next(self._run)
         return self._out.drain()
@@ -111,7 +113,7 @@ class Parser:
             reader = ChannelReader(
                 self._src, self._out, self._tools.channels, has_calls=self._has_calls
             )
-            yield from reader.read()
+            yield from reader.read(starts_inside=self._starts_inside)
         else:
             if self._starts_inside:
                 yield from self._reasoning()

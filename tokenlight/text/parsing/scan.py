@@ -51,8 +51,11 @@ def compile_scan(
     for kind, (pattern, part) in (patterns or {}).items():
         whole.append((kind, pattern))
         parts.append(part)
-    whole += [("part", part + r"\Z") for part in filter(None, parts)]
-    named = (f"{pattern}(?P<{kind}{number}>)" for number, (kind, pattern) in enumerate(whole))
+    # Beginnings first: what ends the text may be a marker, and yet the beginning of a longer one.
+    alternatives = [("part", part + r"\Z") for part in filter(None, parts)] + whole
+    named = (
+        f"{pattern}(?P<{kind}{number}>)" for number, (kind, pattern) in enumerate(alternatives)
+    )
     return re.compile("|".join(named) or r"(?!)")
 
 

@@ -52,6 +52,7 @@ TOOL_FORMATS: dict[str, ToolFormat] = {
 REASONING_FORMATS: dict[str, ReasoningFormat] = {
     format.name: format
     for format in (
+        reasoning.HARMONY,
         reasoning.SEED_OSS,
         reasoning.MISTRAL,
         reasoning.GEMMA4,
@@ -94,7 +95,8 @@ _TOOL_NAMES = {
 }
 
 _REASONING_NAMES = {
-    "none": "passthrough harmony openai gpt_oss openai_gptoss",
+    "none": "passthrough",
+    "harmony": "openai gpt_oss openai_gptoss",
     "qwen3": "qwen qwen35 hunyuan smollm3 nemotron deepseek_v31 deepseek_v32 deepseek_v4",
     "deepseek_r1": "deepseek qwen3_thinking step3 deepseek_v3",
     "kimi_k2": "kimi",

@@ -8,7 +8,7 @@ GEMMA3 = ToolFormat(
     quiet_openers=("```tool_code\n", "```json\n", "```tool_call\n"),
     bare="start",
     closers=("```",),
-    forms=(JsonCall(), LiteralCall()),
+    forms=(JsonCall(), LiteralCall(known_only=True)),
     frame=('{"name": "NAME", "parameters": ', "}"),
     signs=(("<start_of_turn>",),),
 )

@@ -63,3 +63,12 @@ COHERE = ReasoningFormat(
     gap=0,
     signs=(("<|START_THINKING|>",),),
 )
+
+HARMONY = ReasoningFormat(  # read by `channels`; here for what asks where reasoning begins and ends
+    name="harmony",
+    openers=("<|channel|>analysis<|message|>",),
+    closers=("<|end|>",),
+    padding=0,
+    gap=0,
+    signs=(("<|channel|>", "<|message|>", "<|start|>"),),
+)
