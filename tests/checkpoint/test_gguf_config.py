@@ -56,6 +56,7 @@ def test_a_tiny_llama(tmp_path: Path) -> None:
         "layer_types": ["full_attention"] * 3,
         "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}},
         "query_pre_attn_scalar": 24.0,
+        "attn_logit_softcapping": None,
         "final_logit_softcapping": None,
         "bos_token_id": 1,
         "eos_token_id": [2],

@@ -63,6 +63,7 @@ FILES: dict[str, dict[str, Any]] = {
         },
     },
     "qwen3": {**LLAMA, "model_type": "qwen3", "num_key_value_heads": 2, "head_dim": 128},
+    "gemma2, least": {**GEMMA3, "model_type": "gemma2"},
     "gemma3, least": GEMMA3,
     "gemma3, old spelling": {
         **GEMMA3, "sliding_window": 512, "sliding_window_pattern": 4, "rope_theta": 1000000.0,
@@ -113,7 +114,8 @@ def test_agrees_with_transformers(tmp_path: Path, raw: dict[str, Any]) -> None:
     assert_same_rope(ours["rope_parameters"], theirs.rope_parameters)
     scalar = getattr(theirs, "query_pre_attn_scalar", ours["head_dim"])
     assert ours["query_pre_attn_scalar"] == scalar
-    assert ours["final_logit_softcapping"] == getattr(theirs, "final_logit_softcapping", None)
+    for key in ("attn_logit_softcapping", "final_logit_softcapping"):
+        assert ours[key] == getattr(theirs, key, None)
 
 
 def assert_same_rope(ours: dict[str, Any], theirs: dict[str, Any]) -> None:

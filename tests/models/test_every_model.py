@@ -104,6 +104,18 @@ VARIANTS = {
         model_type="qwen3", architecture="qwen3", changes={"head_dim": 32, "attention_bias": False}
     ),
     "qwen3-biases": Variant(model_type="qwen3", changes={"attention_bias": True}),
+    "gemma2": Variant(
+        model_type="gemma2",
+        architecture="gemma2",
+        changes={
+            "num_hidden_layers": 3,
+            "sliding_window": 8,
+            "query_pre_attn_scalar": 16,
+            "attn_logit_softcapping": 2.0,
+            "final_logit_softcapping": 5.0,
+            "tie_word_embeddings": True,
+        },
+    ),
     "gemma3": Variant(
         model_type="gemma3_text", architecture="gemma3", changes={**GEMMA3, **gemma_ropes()}
     ),

@@ -3,7 +3,6 @@
 
 from pathlib import Path
 
-import gguf
 import numpy as np
 import pytest
 import torch
@@ -12,15 +11,12 @@ from torch import Tensor
 from tests.models.hugging_face import logits_of, make_twin
 from tests.models.rig import Rig
 from tests.models.tiny import (
-    Arrays,
     Shape,
     llama_config,
     random_llama,
     write_gguf,
 )
-from tokenlight import kernels
 from tokenlight.checkpoint import open_checkpoint
-from tokenlight.kernels.ops.linear.reference import reference as linear_reference
 
 TOLERANCE = 1e-4
 
@@ -85,61 +81,3 @@ def test_recompute_after_preemption_equals_transformers(tmp_path: Path) -> None:
     rig.restart(0)
     ours = torch.cat([rig.step({0: prompt[:7]})[0], rig.step({0: prompt[7:]})[0]])
     assert_close(ours, logits_of(twin, prompt))
-
-
-def as_read_back(state: Arrays, formats: dict[str, str]) -> Arrays:
-    """What the numbers are once stored, by the gguf package's own arithmetic."""
-    stored = {}
-    for name, array in state.items():
-        kind = gguf.GGMLQuantizationType[formats.get(name, "F32").upper()]
-        stored[name] = gguf.quants.dequantize(gguf.quants.quantize(array, kind), kind)
-    return stored
-
-
-@pytest.fixture
-def exact_linear(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linears in float32, where the chosen kernels may round activations to int8."""
-    monkeypatch.setattr(kernels, "linear", linear_reference)
-
-
-def stored_pair(path: Path, formats: dict[str, str], *, tied: bool) -> tuple[Rig, object]:
-    """A llama whose tensors are stored as `formats` says, and transformers' on the same numbers."""
-    config = llama_config(vocab_size=300, hidden_size=128, heads=4, kv_heads=2)
-    state = random_llama(config, seed=8, tied=tied)
-    of_all = formats.get("*")
-    by_name = {
-        name: of_all or formats.get(name, "f32") for name, array in state.items() if array.ndim == 2
-    }
-    write_gguf(path, "llama", config, state, formats=by_name)
-    return Rig(open_checkpoint(path)), make_twin("llama", config, as_read_back(state, by_name))
-
-
-MIXED = {
-    "model.layers.0.self_attn.v_proj.weight": "q8_0",
-    "model.layers.0.mlp.up_proj.weight": "f16",
-    "model.layers.1.self_attn.k_proj.weight": "q4_0",
-}
-STORED = {
-    **{format: {"*": format} for format in ("f16", "bf16", "q4_0", "q4_1", "q8_0")},
-    "mixed": MIXED,
-}
-
-
-@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
-@pytest.mark.parametrize("formats", STORED.values(), ids=STORED)
-@pytest.mark.usefixtures("exact_linear")
-def test_stored_numbers_are_read_exactly(
-    tmp_path: Path, formats: dict[str, str], tied: bool
-) -> None:
-    rig, twin = stored_pair(tmp_path / "tiny.gguf", formats, tied=tied)
-    prompt = tokens(40, seed=9)
-    assert_close(rig.step({0: prompt})[0], logits_of(twin, prompt))
-
-
-@pytest.mark.parametrize("formats", STORED.values(), ids=STORED)
-def test_the_chosen_kernels_are_near(tmp_path: Path, formats: dict[str, str]) -> None:
-    """Rounding activations to int8 costs about half a per cent per layer on random numbers."""
-    rig, twin = stored_pair(tmp_path / "tiny.gguf", formats, tied=True)
-    prompt = tokens(40, seed=9)
-    ours, theirs = rig.step({0: prompt})[0], logits_of(twin, prompt)
-    assert float((ours - theirs).norm() / theirs.norm()) < 0.05

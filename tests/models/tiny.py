@@ -16,6 +16,12 @@ from numpy.typing import NDArray
 
 MAX_LAYERS = 8
 
+# Where the float16 scales of a block are, of the formats that the package can only read.
+SCALES = {
+    "Q2_K": ((80, 82), (82, 84)), "Q3_K": ((108, 110),), "Q4_K": ((0, 2), (2, 4)),
+    "Q5_K": ((0, 2), (2, 4)), "Q6_K": ((208, 210),), "IQ4_NL": ((0, 2),),
+}  # fmt: skip
+
 Arrays = Mapping[str, NDArray[np.float32]]
 Config = Mapping[str, Any]
 
@@ -155,11 +161,10 @@ def write_gguf(
         MAX_LAYERS,
     )
     for name, array in state.items():
-        as_stored = in_gguf_form(architecture, name, array, config)
         kind = stored_type(array, (formats or {}).get(name, format))
         writer.add_tensor(
             names.get_name(name, try_suffixes=(".weight", ".bias")),
-            gguf.quants.quantize(as_stored, kind),
+            in_gguf_form(architecture, name, blocks_of(array, kind), config),
             raw_dtype=kind,
         )
     writer.write_header_to_file()
@@ -180,6 +185,8 @@ def add_sizes(writer: gguf.GGUFWriter, config: Config) -> None:
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     if config.get("sliding_window"):
         writer.add_sliding_window(config["sliding_window"])
+    if config.get("attn_logit_softcapping"):
+        writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
     if config.get("final_logit_softcapping"):
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
 
@@ -219,15 +226,47 @@ def stored_type(array: NDArray[np.float32], format: str) -> gguf.GGMLQuantizatio
     return gguf.GGMLQuantizationType["F32" if array.ndim == 1 else format.upper()]
 
 
-def in_gguf_form(
-    architecture: str, name: str, array: NDArray[np.float32], config: Config
-) -> NDArray[np.float32]:
+def blocks_of(array: NDArray[np.float32], kind: gguf.GGMLQuantizationType) -> NDArray[Any]:
+    """The array as it is stored.
+
+    The package cannot quantize to some formats, only read them: those get random blocks of about
+    the array's size, from a seed that is the array's own.
+    """
+    try:
+        return gguf.quants.quantize(array, kind)
+    except NotImplementedError:
+        seed = int(np.abs(array).sum() * 1000)
+        return random_blocks(array.shape, kind, float(array.std()), seed=seed)
+
+
+def random_blocks(
+    shape: tuple[int, ...], kind: gguf.GGMLQuantizationType, deviation: float, *, seed: int
+) -> NDArray[np.uint8]:
+    """Random bytes whose scales are set so that the numbers deviate as wanted."""
+    block_elements, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+    row_bytes = shape[-1] // block_elements * block_bytes
+    raw = np.random.default_rng(seed).integers(0, 256, (*shape[:-1], row_bytes), dtype=np.uint8)
+    blocks = raw.reshape(-1, block_bytes)
+
+    def set_scales(scale: float) -> float:
+        for start, end in SCALES[kind.name]:
+            blocks[:, start:end] = np.frombuffer(np.float16(scale).tobytes(), np.uint8)
+        return float(gguf.quants.dequantize(raw, kind).std())
+
+    if kind.name == "MXFP4":  # a power of two per block
+        blocks[:, 0] = 127 + round(np.log2(deviation / 4))
+    else:
+        set_scales(deviation / set_scales(1.0))
+    return raw
+
+
+def in_gguf_form(architecture: str, name: str, array: NDArray[Any], config: Config) -> NDArray[Any]:
     """What the converter changes.
 
     Gemma's gains get the 1 that the model adds. The llama architecture rotates neighbours, not
     halves: rows of q and k are interleaved.
     """
-    if architecture == "gemma3" and name.endswith("norm.weight"):
+    if architecture in ("gemma2", "gemma3") and name.endswith("norm.weight"):
         return array + 1
     if architecture != "llama" or not any(part in name for part in (".q_proj.", ".k_proj.")):
         return array

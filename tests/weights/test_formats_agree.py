@@ -9,6 +9,7 @@ from tokenlight.kernels import FORMATS
 
 
 def test_every_stored_format_has_kernels() -> None:
+    assert STORED_FORMATS.keys() == FORMATS.keys()
     for name, stored in STORED_FORMATS.items():
         read = FORMATS[name]
         assert (read.block_elements, read.block_bytes) == (
@@ -21,6 +22,7 @@ def test_geometry_and_ids_are_the_gguf_packages() -> None:
     theirs = {int(kind): kind.name.lower() for kind in gguf.GGMLQuantizationType}
     for type_id, name in TYPE_NAMES.items():
         assert theirs[type_id] == name
+    kinds = {kind.name.lower(): kind for kind in gguf.GGMLQuantizationType}
     for name, stored in STORED_FORMATS.items():
-        kind = gguf.GGMLQuantizationType[name.upper()]
+        kind = kinds[name]
         assert gguf.GGML_QUANT_SIZES[kind] == (stored.block_elements, stored.block_bytes)

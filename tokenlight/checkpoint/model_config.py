@@ -8,7 +8,8 @@ vocab_size, hidden_size, intermediate_size, num_hidden_layers, num_attention_hea
 num_key_value_heads, head_dim, max_position_embeddings (with rope scaling counted in), rms_norm_eps,
 hidden_act, attention_bias, mlp_bias, tie_word_embeddings, sliding_window (None for none),
 layer_types and rope_parameters (by layer type: "full_attention", "sliding_attention"),
-query_pre_attn_scalar, final_logit_softcapping, bos_token_id, eos_token_id (a list).
+query_pre_attn_scalar, attn_logit_softcapping, final_logit_softcapping, bos_token_id,
+eos_token_id (a list).
 """
 
 from collections.abc import Mapping
@@ -52,6 +53,24 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 32768,
         "head_dim": 128,
         "sliding_window": 4096,
+    },
+    "gemma2": {
+        **_COMMON,
+        "vocab_size": 256000,
+        "hidden_size": 2304,
+        "intermediate_size": 9216,
+        "num_hidden_layers": 26,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "head_dim": 256,
+        "hidden_act": "gelu_pytorch_tanh",
+        "max_position_embeddings": 8192,
+        "tie_word_embeddings": True,
+        "query_pre_attn_scalar": 256,
+        "sliding_window": 4096,
+        "sliding_window_pattern": 2,
+        "attn_logit_softcapping": 50.0,
+        "final_logit_softcapping": 30.0,
     },
     "gemma3": {
         **_COMMON,
@@ -141,7 +160,8 @@ class _Completion:
             "layer_types": layer_types,
             "rope_parameters": rope_parameters,
             "query_pre_attn_scalar": self._positive("query_pre_attn_scalar", float(head_dim)),
-            "final_logit_softcapping": self._softcap(),
+            "attn_logit_softcapping": self._softcap("attn_logit_softcapping"),
+            "final_logit_softcapping": self._softcap("final_logit_softcapping"),
             "bos_token_id": self._token_id("bos_token_id"),
             "eos_token_id": self._token_ids("eos_token_id"),
         }
@@ -197,10 +217,8 @@ class _Completion:
             )
         return str(wanted)
 
-    def _softcap(self) -> float | None:
-        if self._source.get("final_logit_softcapping") is None:
-            return None
-        return self._positive("final_logit_softcapping")
+    def _softcap(self, key: str) -> float | None:
+        return None if self._source.get(key) is None else self._positive(key)
 
     def _size(self, key: str, default: int | None = None, *, limit: int = MAX_SIZE) -> int:
         found = self._source.get(key)

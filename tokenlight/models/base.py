@@ -54,6 +54,7 @@ class Config:
     layer_types: list[str]
     rope_parameters: Mapping[str, Mapping[str, Any]]
     query_pre_attn_scalar: float
+    attn_logit_softcapping: float | None
     final_logit_softcapping: float | None
 
     @classmethod

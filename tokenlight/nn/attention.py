@@ -29,7 +29,8 @@ class Attention(TensorModule):
     """Grouped-query attention with rotary positions.
 
     `window` is how many tokens back a query sees, itself included; 0 for all. `scale` multiplies
-    the scores; default head_dim^-0.5. `qk_norm` makes the norms of queries and keys, per head.
+    the scores; default head_dim^-0.5. `softcap` squashes them; 0 for none. `qk_norm` makes the
+    norms of queries and keys, per head.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Attention(TensorModule):
         layer: int,
         window: int = 0,
         scale: float | None = None,
+        softcap: float = 0.0,
         qkv_bias: bool = False,
         out_bias: bool = False,
         qk_norm: Callable[[], TensorModule] | None = None,
@@ -47,6 +49,7 @@ class Attention(TensorModule):
         self.shape = shape
         self.layer = layer
         self.window = window
+        self.softcap = softcap
         self.scale = shape.head_dim**-0.5 if scale is None else scale
         q_dim, kv_dim = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
         self.qkv_proj = FusedLinear(shape.dim, (q_dim, kv_dim, kv_dim), bias=qkv_bias)
@@ -69,6 +72,6 @@ class Attention(TensorModule):
         out_THd = kernels.paged_attention(
             q_THd, k_cache, v_cache,
             step.query_starts, step.kv_lens, step.block_table, step.slots,
-            scale=self.scale, window=self.window,
+            scale=self.scale, window=self.window, softcap=self.softcap,
         )  # fmt: skip
         return self.o_proj(out_THd.flatten(1))

@@ -21,14 +21,13 @@ LAYER = {
     "ffn_down": "mlp.down_proj",
 }
 
-# Where an architecture means another layer by a name.
-LAYER_OF = {
-    "gemma3": {
-        "post_attention_norm": "post_attention_layernorm",
-        "ffn_norm": "pre_feedforward_layernorm",
-        "post_ffw_norm": "post_feedforward_layernorm",
-    },
+# What the Gemmas mean by a name.
+GEMMA_LAYER = {
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
 }
+LAYER_OF = {"gemma2": GEMMA_LAYER, "gemma3": GEMMA_LAYER}
 
 # Architectures whose rows of q and k are stored for rotating neighbours; whose heads those are.
 ROTATES_NEIGHBOURS = {"llama"}

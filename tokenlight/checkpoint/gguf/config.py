@@ -9,7 +9,13 @@ from tokenlight.checkpoint.metadata import Array
 from tokenlight.checkpoint.model_config import complete_config
 
 # general.architecture -> config.json's model_type
-ARCHITECTURES = {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "gemma3": "gemma3"}
+ARCHITECTURES = {
+    "llama": "llama",
+    "qwen2": "qwen2",
+    "qwen3": "qwen3",
+    "gemma2": "gemma2",
+    "gemma3": "gemma3",
+}
 
 # config.json's key -> the metadata's, after "<architecture>."; these a file must have
 REQUIRED_SIZES = {
@@ -27,11 +33,12 @@ SIZES = {
 }
 NUMBERS = {
     "rope_theta": "rope.freq_base",
+    "attn_logit_softcapping": "attn_logit_softcapping",
     "final_logit_softcapping": "final_logit_softcapping",
 }
 
-# Of llama.cpp, whose files do not say it: the largest Gemma 3 scales by another rule than the rest.
-GEMMA3_27B_LAYERS = 62
+# Of llama.cpp, whose files do not say it: the largest Gemmas scale by another rule than the rest.
+LAYERS_OF_LARGEST_GEMMA = {"gemma2": 46, "gemma3": 62}
 
 
 def config_of(header: GgufHeader) -> dict[str, Any]:
@@ -68,7 +75,7 @@ class _Facts:
         for key, name in NUMBERS.items():
             raw[key] = self._metadata.find_float(f"{self._prefix}.{name}")
         raw["rms_norm_eps"] = self._metadata.get_float(f"{self._prefix}.{EPSILON}")
-        raw |= self._rope() | self._gemma3(raw)
+        raw |= self._rope() | self._gemma(raw)
         tensors = self._header.tensors
         return {key: value for key, value in raw.items() if value is not None} | {
             "head_dim": raw["head_dim"],
@@ -125,11 +132,12 @@ class _Facts:
         }
         return {"rope_scaling": scaling}
 
-    def _gemma3(self, raw: dict[str, Any]) -> dict[str, Any]:
-        if raw["model_type"] != "gemma3":
+    def _gemma(self, raw: dict[str, Any]) -> dict[str, Any]:
+        largest = LAYERS_OF_LARGEST_GEMMA.get(raw["model_type"])
+        if largest is None:
             return {}
         scalar = raw["head_dim"]
-        if raw["num_hidden_layers"] == GEMMA3_27B_LAYERS and raw["num_attention_heads"]:
+        if raw["num_hidden_layers"] == largest and raw["num_attention_heads"]:
             scalar = raw["hidden_size"] // raw["num_attention_heads"]
         local = self._metadata.find_float(f"{self._prefix}.rope.freq_base_swa")
         return {
