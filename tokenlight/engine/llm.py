@@ -20,7 +20,8 @@ from typing import Any, Self, TypeVar
 
 from tokenlight.base.env import read_env
 from tokenlight.base.errors import InvalidRequest, ServerStopping
-from tokenlight.checkpoint import fetch_default_model, open_checkpoint
+from tokenlight.base.log import event, get_log
+from tokenlight.checkpoint import locate_model, open_checkpoint
 from tokenlight.config import EngineConfig
 from tokenlight.engine.client import AsyncLLM
 from tokenlight.text import ChatTemplate, Detokenizer, StopStrings, Tokenizer
@@ -28,6 +29,8 @@ from tokenlight.text.chat import chat_token_ids
 from tokenlight.wire import FinishReason, SamplingParams
 
 Result = TypeVar("Result")
+
+_log = get_log("llm")
 
 _CLOSE_S = 15.0
 
@@ -61,17 +64,13 @@ class LLM:
         """Start the engine; returns when it is ready.
 
         Args:
-            model: a GGUF file; None for the default model, fetched when it is not there yet.
-            config: everything else that can be chosen; its `model.model` is used when `model` is
-                None.
+            model: as `tokenlight serve` takes it: a file, a folder or a Hub id, fetched when it is
+                not there yet; None for the config's, or the default model.
+            config: everything else that can be chosen.
             log_level: debug, info, warning or error.
         """
-        config = config or EngineConfig()
-        path = str(model or config.model.model or fetch_default_model(read_env().cache_dir))
-        self._config = dataclasses.replace(
-            config, model=dataclasses.replace(config.model, model=path)
-        )
-        checkpoint = open_checkpoint(Path(path))
+        config = _with_model_files(config or EngineConfig(), model)
+        checkpoint = open_checkpoint(Path(config.model.model))
         self._tokenizer = Tokenizer.from_checkpoint(checkpoint)
         self._template = ChatTemplate.from_checkpoint(checkpoint)
         self._names = count()
@@ -84,7 +83,7 @@ class LLM:
         self._thread.start()
         try:
             self._engine = self._wait(
-                AsyncLLM.start(self._config, max_unfinished=1 << 31, log_level=log_level)
+                AsyncLLM.start(config, max_unfinished=1 << 31, log_level=log_level)
             )
         except BaseException:
             _end_loop(self._loop, self._thread)
@@ -200,6 +199,23 @@ class LLM:
         except BaseException:
             future.cancel()  # Ctrl-C here ends the requests there
             raise
+
+
+def _with_model_files(config: EngineConfig, model: str | Path | None) -> EngineConfig:
+    """The config with a path for a model, and with what the environment says."""
+    env = read_env()
+    asked = config.model.model if model is None else str(model)
+    path = locate_model(
+        asked,
+        env.cache_dir,
+        lambda progress: _log.info(event("fetching", what=progress.text)),
+        revision=config.model.revision,
+    )
+    return dataclasses.replace(
+        config,
+        model=dataclasses.replace(config.model, model=str(path)),
+        num_threads=config.num_threads or env.num_threads,
+    )
 
 
 def _prompts(prompts: Any) -> list[Any]:
