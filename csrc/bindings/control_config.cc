@@ -40,6 +40,18 @@ GroupKind ParseKind(const std::string& kind) {
                      "'");
 }
 
+const char* NameOf(GroupKind kind) {
+    switch (kind) {
+        case GroupKind::kFull:
+            return "full";
+        case GroupKind::kSlidingWindow:
+            return "sliding_window";
+        case GroupKind::kRecurrent:
+            return "recurrent";
+    }
+    __builtin_unreachable();
+}
+
 void CheckGroup(const GroupConfig& group, const Config& config) {
     RequireAtLeast(group.num_blocks, 1, "num_blocks");
     if (group.kind == GroupKind::kFull) return;
@@ -78,6 +90,7 @@ void BindConfig(nb::module_& m) {
                     RequireAtLeast(window_tokens, 1, "window_tokens");
             },
             "kind"_a, nb::kw_only(), "num_blocks"_a, "window_tokens"_a = 0)
+        .def_prop_ro("kind", [](const GroupConfig& group) { return NameOf(group.kind); })
         .def_ro("num_blocks", &GroupConfig::num_blocks)
         .def_ro("window_tokens", &GroupConfig::window_tokens);
 
@@ -121,6 +134,20 @@ void BindConfig(nb::module_& m) {
             "groups in "
             "more_groups. hash_key: 16 secret bytes, so that nobody can aim for a prefix "
             "collision.")
+        .def_prop_ro("num_blocks", [](const Config& config) { return config.groups[0].num_blocks; })
+        .def_prop_ro("more_groups",
+                     [](const Config& config) {
+                         return std::vector<GroupConfig>(config.groups.begin() + 1,
+                                                         config.groups.end());
+                     })
+        .def_prop_ro("hash_key",
+                     [](const Config& config) {
+                         return nb::bytes(config.hash_key.data(), config.hash_key.size());
+                     })
+        .def_ro("output_margin_tokens", &Config::output_margin_tokens)
+        .def_ro("max_preemptions", &Config::max_preemptions)
+        .def_ro("min_copy_tokens", &Config::min_copy_tokens)
+        .def_ro("max_events", &Config::max_events)
         .def_ro("block_tokens", &Config::block_tokens)
         .def_ro("max_num_requests", &Config::max_num_requests)
         .def_ro("max_step_tokens", &Config::max_step_tokens)

@@ -103,7 +103,16 @@ void BindWeightOps(nb::module_& m) {
         .value("bf16", WeightFormat::kBf16)
         .value("q4_0", WeightFormat::kQ4_0)
         .value("q4_1", WeightFormat::kQ4_1)
-        .value("q8_0", WeightFormat::kQ8_0);
+        .value("q5_0", WeightFormat::kQ5_0)
+        .value("q5_1", WeightFormat::kQ5_1)
+        .value("q8_0", WeightFormat::kQ8_0)
+        .value("iq4_nl", WeightFormat::kIq4Nl)
+        .value("mxfp4", WeightFormat::kMxfp4)
+        .value("q2_k", WeightFormat::kQ2K)
+        .value("q3_k", WeightFormat::kQ3K)
+        .value("q4_k", WeightFormat::kQ4K)
+        .value("q5_k", WeightFormat::kQ5K)
+        .value("q6_k", WeightFormat::kQ6K);
     m.def(
         "linear",
         [](Address y, Address x, Address weight, Address bias, std::int64_t num_rows,

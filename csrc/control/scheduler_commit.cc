@@ -118,7 +118,7 @@ void Scheduler::Publish(Resident& resident) {
         auto& blocks = std::get<BlockRun>(run);
         const std::size_t num_settled = blocks.settled.size();
         if (config_.prefix_reuse) PublishBlocks(blocks, groups_[g], what, ledger_, patches_);
-        if (blockage_ && blockage_->wanted && config_.prefix_reuse) {
+        if (blocks.settled.size() > num_settled && blockage_ && blockage_->wanted) {
             UnblockFor(request, num_settled, blocks.settled.size());
         }
         if (groups_[g].config.kind == GroupKind::kSlidingWindow) {
@@ -127,9 +127,10 @@ void Scheduler::Publish(Resident& resident) {
     }
 }
 
-// The request that waits for room may need less of it now: what it lacked is in the cache.
+// The request that waits for room may need less of it now: what it lacked may be in the cache.
 void Scheduler::UnblockFor(const Request& request, std::size_t from_column, std::size_t to_column) {
     const std::span<const Hash128> chain(request.chain);
+    if (to_column > chain.size()) return;  // hollow columns: reuse is off
     const auto settled = chain.subspan(from_column, to_column - from_column);
     if (std::ranges::find(settled, *blockage_->wanted) != settled.end()) blockage_.reset();
 }

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What must not compile does not, for the reason that is written beside it; its right twin does.
 
-clang sees typestate (`-Wconsumed`); g++ is held to what it can see, and to being blind where we say so.
+clang sees typestate (`-Wconsumed`); g++ is held to what it sees, and to being blind where it is said.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.slow
 CSRC = Path(__file__).parents[2] / "csrc"
 SNIPPETS = sorted((CSRC / "tests" / "must_not_compile").glob("*.cc"))
 FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-Wno-unused", f"-I{CSRC}"]
+ENVIRON = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
 COMPILERS = {
     "clang": [shutil.which("clang++-14") or "clang++", "-Wconsumed", "-Wunused-result"],
     "gcc": ["g++", "-Wunused-result"],
@@ -44,7 +46,9 @@ def compile_(
 ) -> subprocess.CompletedProcess[str]:
     source = ("#define MISUSE\n" if misuse else "") + f'#include "{snippet}"\n'
     command = [*COMPILERS[compiler], *FLAGS, *flags, "-x", "c++", "-"]
-    return subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, input=source, capture_output=True, text=True, check=False, env=ENVIRON
+    )
 
 
 def expected(compiler: str, snippet: Path) -> str:

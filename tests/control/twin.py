@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler once more, short and slow: one group of full attention, no overlap, no drafts.
 
-Written from the rules in docs/control-plane.md. Blocks are objects, keys are the tokens themselves; nothing is
-optimised, so that a disagreement with the C++ is the C++'s fault until shown otherwise.
+Written from the rules in docs/control-plane.md. Blocks are objects, keys are the tokens themselves;
+nothing is optimised: a disagreement with the C++ is the C++'s fault until shown otherwise.
 """
 
 from __future__ import annotations

@@ -15,6 +15,9 @@ class CacheGroup:
     def __init__(self, kind: str, *, num_blocks: int, window_tokens: int = 0) -> None: ...
 
     @property
+    def kind(self) -> str: ...
+
+    @property
     def num_blocks(self) -> int: ...
 
     @property
@@ -27,6 +30,27 @@ class SchedulerConfig:
         """
         num_blocks is of the first group, full attention; a hybrid model names its other groups in more_groups. hash_key: 16 secret bytes, so that nobody can aim for a prefix collision.
         """
+
+    @property
+    def num_blocks(self) -> int: ...
+
+    @property
+    def more_groups(self) -> list[CacheGroup]: ...
+
+    @property
+    def hash_key(self) -> bytes: ...
+
+    @property
+    def output_margin_tokens(self) -> int: ...
+
+    @property
+    def max_preemptions(self) -> int: ...
+
+    @property
+    def min_copy_tokens(self) -> int: ...
+
+    @property
+    def max_events(self) -> int: ...
 
     @property
     def block_tokens(self) -> int: ...

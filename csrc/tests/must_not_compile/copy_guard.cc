@@ -9,7 +9,7 @@ namespace tokenlight::control {
 #ifdef MISUSE
 StepGuard Copy(const StepGuard& guard) { return guard; }
 #else
-const StepGuard& Look(const StepGuard& guard) { return guard; }
+StepId Look(const StepGuard& guard) { return guard.step(); }
 #endif
 
 }  // namespace tokenlight::control

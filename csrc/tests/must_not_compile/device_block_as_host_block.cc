@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device block is not a host block.
 // clang: no viable conversion|no matching member function|cannot bind|no known conversion
-// gcc: cannot bind|could not convert|invalid|no matching
+// gcc: cannot convert|could not convert|invalid initialization|conversion from .* requested
 #include "control/scheduler.h"
 
 namespace tokenlight::control {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A request whose prompt is not computed has nothing to finish with; it can be aborted.
 // clang: no viable conversion|no matching function for call to 'Finish'
-// gcc: invalid initialization|could not convert|cannot bind|no matching
+// gcc: cannot convert|could not convert|invalid initialization|conversion from .* requested
 #include "control/scheduler.h"
 
 namespace tokenlight::control {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A shared block is published already.
 // clang: no viable conversion|no matching member function|cannot bind|could not be|no known conversion
-// gcc: cannot bind|could not convert|invalid (initialization|user-defined)|no matching
+// gcc: cannot convert|could not convert|invalid initialization|conversion from .* requested
 #include "control/scheduler.h"
 
 namespace tokenlight::control {

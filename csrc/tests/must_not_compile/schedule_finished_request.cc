@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A finished request holds nothing and goes nowhere.
 // clang: no viable conversion|no matching function for call to 'Advance'
-// gcc: invalid initialization|could not convert|cannot bind|no matching
+// gcc: cannot convert|could not convert|invalid initialization|conversion from .* requested
 #include "control/scheduler.h"
 
 namespace tokenlight::control {

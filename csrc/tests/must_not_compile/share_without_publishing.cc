@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An exclusive block becomes shared by publishing only.
 // clang: no viable conversion
-// gcc: conversion from .* requested
+// gcc: cannot convert|could not convert|invalid initialization|conversion from .* requested
 #include "control/scheduler.h"
 
 namespace tokenlight::control {

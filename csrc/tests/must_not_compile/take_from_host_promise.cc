@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A promise of host blocks buys no device block.
 // clang: no viable conversion|no matching member function|cannot bind|non-const lvalue reference
-// gcc: invalid initialization|cannot bind
+// gcc: cannot convert|could not convert|invalid initialization|conversion from .* requested
 #include "control/scheduler.h"
 
 namespace tokenlight::control {

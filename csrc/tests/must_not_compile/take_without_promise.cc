@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block is taken out of what was promised.
 // clang: no matching member function|non-const lvalue reference|too few arguments
-// gcc: no matching function|cannot bind non-const lvalue|could not convert
+// gcc: cannot convert|could not convert|invalid initialization|conversion from .* requested
 #include "control/scheduler.h"
 
 namespace tokenlight::control {
