@@ -129,3 +129,16 @@ def test_progress_away_from_a_terminal_is_a_line_per_tenth(capsys):
 def test_a_bad_variable_is_a_config_error(tmp_path):
     with pytest.raises(ConfigError, match="TOKENLIGHT_NUM_THREADS must be a whole number"):
         env(tmp_path, TOKENLIGHT_NUM_THREADS="many")
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_warned"),
+    [
+        (["--host", "0.0.0.0"], True),
+        (["--host", "0.0.0.0", "--api-key", "k"], False),
+        ([], False),
+    ],
+)
+def test_an_open_door_to_the_network_is_warned_of(tmp_path, flags, is_warned, caplog):
+    assert main(["serve", str(tmp_path / "none.gguf"), "--port", "0", *flags]) == 1
+    assert ("open_to_the_network" in caplog.text) == is_warned

@@ -165,36 +165,6 @@ def test_an_engine_does_not_outlive_its_killed_server(own_server):
     wait_until(lambda: not is_running(engine_pid), 10)
 
 
-def test_e7_a_stopped_engine_is_503_within_10_seconds_and_may_come_back(own_server):
-    health = f"{own_server.url}/health"
-    engine_pid = own_server.engine_pid()
-    os.kill(engine_pid, signal.SIGSTOP)
-    try:
-        took_s = wait_until(lambda: httpx.get(health).status_code == 503, 15)
-        assert took_s < 10
-        assert httpx.get(health).json()["error"]["code"] == "engine_stalled"
-        refused = httpx.post(f"{own_server.url}/v1/completions", json={"prompt": "hi"})
-        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_stalled")
-    finally:
-        os.kill(engine_pid, signal.SIGCONT)
-    wait_until(lambda: httpx.get(health).status_code == 200, 10)
-    assert chat(own_server).choices[0].message.content
-
-
-def test_j2_an_idle_server_uses_no_cpu(own_server):
-    def cpu_s() -> float:
-        total = 0.0
-        for pid in (own_server.process.pid, own_server.engine_pid()):
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        return total
-
-    time.sleep(1)
-    before_s = cpu_s()
-    time.sleep(5)
-    assert (cpu_s() - before_s) / 5 <= 0.01
-
-
 @pytest.mark.parametrize(
     ("content", "wanted"),
     [

@@ -9,9 +9,17 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
+from tokenlight.base import log
 from tokenlight.config import EngineConfig, ServerConfig
 from tokenlight.config.flags import add_flags
+
+if TYPE_CHECKING:
+    from tokenlight.server.services import Services
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_log = log.get_log("cli")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,18 +31,18 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
     from contextlib import closing
 
-    from tokenlight.base import log
     from tokenlight.base.env import read_env
     from tokenlight.cli.settings import engine_config, from_file, server_config, with_model_files
     from tokenlight.cli.stopping import ends_on_sigterm, stop_on_signals
     from tokenlight.server.run import bind, check_certificate, serve, url_of
-    from tokenlight.server.services import Services
 
     env = read_env()
     file = from_file(args)
     config, typed = server_config(args, env, file), engine_config(args, env, file)
     log.configure(config.log_level)
     log.show_library("uvicorn", config.http_log_level)
+    if config.host not in _LOOPBACK and config.api_key is None:
+        _log.warning(log.event("open_to_the_network", host=config.host, advice="set --api-key"))
     check_certificate(config)
     with closing(bind(config.host, config.port)) as listener:
         with ends_on_sigterm():
@@ -66,9 +74,9 @@ def banner(
     key = ' -H "authorization: Bearer $TOKENLIGHT_API_KEY"' if has_key else ""
     cannot = (
         [
-            "  cannot   call tools or drive agents: it has 135 million parameters. Models that can",
-            "           are Qwen/Qwen3-8B and Qwen/Qwen3-30B-A3B-Instruct-2507 on the Hugging Face",
-            "           Hub; this version does not serve them yet",
+            "  cannot   call tools or drive agents: it has 135 million parameters. Models of the",
+            "           Hugging Face Hub that can: tokenlight serve Qwen/Qwen3-8B (16 GB), or",
+            "           Qwen/Qwen3-4B-Instruct-2507 (8 GB)",
         ]
         if is_default_model
         else []

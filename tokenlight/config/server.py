@@ -70,6 +70,9 @@ class ServerConfig:
     response_store_age_s: float = field(default=30 * 86400.0, metadata=flag("--response-store-age"))
     """How long a response is stored, in seconds."""
 
+    stall_s: float = field(default=1800.0, metadata=flag("--stall-timeout"))
+    """A request that gets no token for so many seconds is ended alone (503), its wait included."""
+
     drain_s: float = field(default=30.0, metadata=flag("--drain-timeout"))
     """On SIGTERM: how long running requests may still finish, in seconds."""
 
@@ -100,6 +103,8 @@ class ServerConfig:
                 f"--response-store-bytes and --response-store-age must be at least 0, got "
                 f"{self.response_store_bytes} and {self.response_store_age_s}"
             )
+        if self.stall_s <= 0:
+            raise ConfigError(f"--stall-timeout must be above 0, got {self.stall_s}")
         if self.drain_s < 0:
             raise ConfigError(f"--drain-timeout must be at least 0, got {self.drain_s}")
         if self.root_path and (not self.root_path.startswith("/") or self.root_path.endswith("/")):

@@ -187,7 +187,10 @@ async def start_services(config: ServerConfig, engine_config: EngineConfig) -> S
     reading = asyncio.create_task(asyncio.to_thread(_read_text, checkpoint, config))
     try:
         engine = await AsyncLLM.start(
-            engine_config, max_unfinished=config.max_waiting, log_level=config.log_level
+            engine_config,
+            max_unfinished=config.max_waiting,
+            max_silence_s=config.stall_s,
+            log_level=config.log_level,
         )
     except BaseException:
         reading.cancel()
