@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The models: one file per `model_type` of config.json, found by its name; wiring only."""
 
+from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -10,7 +11,7 @@ from torch import nn
 from tokenlight.base.errors import UnsupportedCheckpoint
 from tokenlight.checkpoint import Checkpoint
 from tokenlight.models.base import Config
-from tokenlight.weights import Target, load_weights
+from tokenlight.weights import Target, is_tied, load_weights
 
 __all__ = ["Config", "load_model", "model_types"]
 
@@ -52,7 +53,8 @@ def load_model(
         )
     name = ALIASES.get(checkpoint.model_type, checkpoint.model_type)
     file = import_module(f"{__name__}.{name}")
-    model: nn.Module = file.Model(Config.of(checkpoint))
+    config = replace(Config.of(checkpoint), tie_word_embeddings=is_tied(checkpoint))
+    model: nn.Module = file.Model(config)
     target = Target(torch.device(device), dtype)
     load_weights(model, checkpoint, file.WEIGHT_MAP, target)
     return model.to(target.device).eval()

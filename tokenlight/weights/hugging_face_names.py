@@ -16,14 +16,9 @@ def plain_name(name: str) -> str:
     return name
 
 
-def is_left_out(name: str, *, is_tied: bool) -> bool:
-    """Whether a plain name is one that the model can be built without.
+def is_left_out(name: str) -> bool:
+    """Whether a plain name is of no use here.
 
-    Old files carry the rotation's frequencies, which follow from the configuration; some carry the
-    tied table twice.
+    Old files carry the rotation's frequencies, which follow from the configuration.
     """
-    return (
-        name.endswith(".rotary_emb.inv_freq")
-        or (is_tied and name == "lm_head.weight")
-        or name.startswith(VISION)
-    )
+    return name.endswith(".rotary_emb.inv_freq") or name.startswith(VISION)

@@ -8,8 +8,8 @@ from torch import nn
 
 from tokenlight.base.errors import CheckpointCorrupt, UnsupportedCheckpoint
 from tokenlight.checkpoint import Checkpoint, TensorEntry
-from tokenlight.weights.gguf_names import ROTATED, ROTATES_NEIGHBOURS, hugging_face_name
-from tokenlight.weights.hugging_face_names import is_left_out, plain_name
+from tokenlight.weights.entries import HEAD, TABLE, plain_entries
+from tokenlight.weights.gguf_names import ROTATED, ROTATES_NEIGHBOURS
 from tokenlight.weights.mapped import MappedFiles
 from tokenlight.weights.slot import HasSlots, Slot, Target
 from tokenlight.weights.stored import StoredTensor
@@ -65,28 +65,17 @@ def _assign(
     """Match tensors with parts of slots, one to one."""
     sources: dict[tuple[str, int], _Source] = {}
     unknown: list[str] = []
-    for entry in checkpoint.tensors.values():
-        name = entry.name
-        if checkpoint.layout == "gguf":
-            name = hugging_face_name(name, checkpoint.model_type) or name
-        name = plain_name(name)
-        if is_left_out(name, is_tied=checkpoint.config["tie_word_embeddings"]):
-            continue
+    for name, entry in _needed_entries(checkpoint, slots).items():
         place = _place(name, weight_map)
         if place[0] not in slots:
             unknown.append(entry.name)
             continue
-        if place in sources:
-            raise CheckpointCorrupt(
-                f"{checkpoint.path}: tensors {sources[place].entry.name!r} and {entry.name!r} "
-                f"are for the same place"
-            )
         _check_shape(checkpoint, entry, slots[place[0]].part_shapes[place[1]])
         sources[place] = _Source(name, entry)
     if unknown:
         raise UnsupportedCheckpoint(
-            f"{checkpoint.path}: {_listed(unknown)} have no place in the model "
-            f"{checkpoint.model_type!r} as this version implements it"
+            f"{checkpoint.path}: tensors without a place in the model {checkpoint.model_type!r} "
+            f"as this version implements it: {_listed(unknown)}"
         )
     missing = [
         _theirs(name, part, weight_map)
@@ -96,9 +85,18 @@ def _assign(
     ]
     if missing:
         raise CheckpointCorrupt(
-            f"{checkpoint.path}: {_listed(missing)} are missing; download it again"
+            f"{checkpoint.path}: missing tensors: {_listed(missing)}; download it again"
         )
     return sources
+
+
+def _needed_entries(checkpoint: Checkpoint, slots: Mapping[str, Slot]) -> dict[str, TensorEntry]:
+    entries = plain_entries(checkpoint)
+    if HEAD not in slots and HEAD in entries:
+        # A tied file has the table once or twice, under either name.
+        entries.setdefault(TABLE, entries[HEAD])
+        del entries[HEAD]
+    return entries
 
 
 def _place(name: str, weight_map: WeightMap) -> tuple[str, int]:
@@ -137,4 +135,4 @@ def _read(files: MappedFiles, checkpoint: Checkpoint, source: _Source) -> Stored
 
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return f"the tensors {', '.join(map(repr, names[:MAX_NAMED]))}{more}"
+    return f"{', '.join(map(repr, names[:MAX_NAMED]))}{more}"
