@@ -2,6 +2,10 @@
 """Hub ids, against a Hub on loopback: only a model's files are fetched, once, and offline works."""
 
 import json
+import os
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -120,6 +124,32 @@ def test_the_cache_serves_when_the_hub_cannot_be_reached(hub: FakeHub, tmp_path:
     assert fetch(hub, "org/tiny", tmp_path) == path
     with pytest.raises(DownloadFailed, match="org/tiny-GGUF is not whole in the cache"):
         fetch(hub, "org/tiny-GGUF:Q8_0", tmp_path)
+
+
+def test_the_clients_own_offline_switch(hub: FakeHub, tmp_path: Path) -> None:
+    path = fetch(hub, "org/tiny", tmp_path)
+    hub.fetched.clear()
+    code = textwrap.dedent("""
+        import sys
+        from tokenlight.base.errors import CheckpointError
+        from tokenlight.checkpoint import fetch_hub_model
+        for model in sys.argv[1:]:
+            try:
+                print(fetch_hub_model(model))
+            except CheckpointError as error:
+                print(error.code)
+    """)
+    command = [sys.executable, "-c", code, "org/tiny", "org/tiny-GGUF:Q8_0"]
+    own = {
+        "HF_HUB_OFFLINE": "1",
+        "HF_ENDPOINT": hub.endpoint,
+        "HF_HUB_CACHE": str(tmp_path / "hub"),
+    }
+    ran = subprocess.run(
+        command, env={**os.environ, **own}, capture_output=True, check=True, text=True
+    )
+    assert ran.stdout.split() == [str(path), "download_failed"]
+    assert hub.fetched == []
 
 
 def test_a_revision_may_be_a_commit(hub: FakeHub, tmp_path: Path) -> None:
