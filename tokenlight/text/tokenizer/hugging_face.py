@@ -12,6 +12,7 @@ from tokenizers import AddedToken, models
 from tokenlight.base.errors import CheckpointCorrupt, UnsupportedCheckpoint
 from tokenlight.checkpoint import Checkpoint
 from tokenlight.text.tokenizer.codec import Codec, TokenizerParts, make_face
+from tokenlight.text.tokenizer.pretokenizers import cuts_as_known
 from tokenlight.text.tokenizer.sentencepiece import byte_of, piece_bytes
 from tokenlight.text.tokenizer.tokenizer_config import named_tokens, read_tokenizer_config
 from tokenlight.text.tokenizer.vocabulary import Vocabulary, byte_level_pieces
@@ -71,7 +72,8 @@ class _FolderTokenizer:
         # By id, so that each gets the id again that it had: the library counts, and keeps no gaps.
         text = make_face(rust.model, rust.normalizer, rust.pre_tokenizer, added)
         text.encode_special_tokens = True
-        return Codec(reads_special=rust, reads_text=text)
+        cuts_words = cuts_as_known(_state(rust.pre_tokenizer))
+        return Codec(reads_special=rust, reads_text=text, cuts_words=cuts_words)
 
     def _vocabulary(self, *, is_byte_level: bool) -> Vocabulary:
         num_tokens = max([self._rust.get_vocab_size() - 1, *self._added]) + 1

@@ -6,7 +6,9 @@ pieces. The patterns are the ones that the models were trained with (Oniguruma s
 that no text takes quadratic time: `\s+$` is anchored at the start of its run as well.
 """
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
 from tokenizers import Regex, pre_tokenizers
 
@@ -31,11 +33,11 @@ _SPACES = r"\s+(?!\S)|\s+"
 _GPT2 = rf"{_SUFFIXES}| ?\p{{L}}+| ?\p{{N}}+| ?[^\s\p{{L}}\p{{N}}]+|{_SPACES}"
 
 
-def _words(digits: str, *, letters: str = r"\p{L}") -> str:
+def _words(digits: str, *, word: str = r"\p{L}", symbol: str = r"[^\s\p{L}\p{N}]") -> str:
     """GPT-4's: a word takes one symbol before it, symbols take the line ends behind them."""
     return (
-        rf"(?i:{_SUFFIXES})|[^\r\n\p{{L}}\p{{N}}]?[{letters}]+|{digits}"
-        rf"| ?[^\s{letters}\p{{N}}]+[\r\n]*|\s*[\r\n]+|{_SPACES}"
+        rf"(?i:{_SUFFIXES})|[^\r\n\p{{L}}\p{{N}}]?{word}+|{digits}"
+        rf"| ?{symbol}+[\r\n]*|\s*[\r\n]+|{_SPACES}"
     )
 
 
@@ -77,6 +79,7 @@ _DEEPSEEK_WORDS = (
     r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
     rf"| ?[\p{{P}}\p{{S}}]+[\r\n]*|\s*[\r\n]+|{_SPACES}"
 )
+_MARKED, _MARKLESS_SYMBOL = r"[\p{L}\p{M}]", r"[^\s\p{L}\p{M}\p{N}]"
 _BLOOM = rf" ?[^\s()|.,!?{_class('60c 6d4 964 2026 3001 3002 ff0c')}]+"
 _ASCII_TRIPLES = "[0-9][0-9][0-9]"
 
@@ -147,7 +150,7 @@ _NAMED = (
         ),
         PreTokenizerKind((_words(_DIGIT),)),
     ),
-    (("qwen35",), PreTokenizerKind((_words(_DIGIT, letters=r"\p{L}\p{M}"),))),
+    (("qwen35",), PreTokenizerKind((_words(_DIGIT, word=_MARKED, symbol=_MARKLESS_SYMBOL),))),
     (("deepseek-llm",), _DEEPSEEK),
     (
         ("deepseek-coder",),
@@ -167,6 +170,7 @@ _NAMED = (
     (("kimi-k2",), _KIMI),
 )  # fmt: skip
 PRE_TOKENIZER_KINDS = {name: kind for names, kind in _NAMED for name in names}
+_PATTERNS = {pattern for _, kind in _NAMED for pattern in kind.patterns}
 
 
 def get_kind(name: str) -> PreTokenizerKind:
@@ -189,3 +193,23 @@ def make_pre_tokenizer(kind: PreTokenizerKind) -> pre_tokenizers.PreTokenizer:
     cuts = [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in kind.patterns]
     stand_ins = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     return pre_tokenizers.Sequence([*cuts, stand_ins])
+
+
+def cuts_as_known(state: str) -> bool:
+    """Whether a pre-tokenizer, given as its own JSON, cuts by patterns of this file alone."""
+    if not state:
+        return False
+    found = json.loads(state)
+    steps = found.get("pretokenizers", [found])
+    return all(_is_known(step) for step in steps)
+
+
+def _is_known(step: dict[str, Any]) -> bool:
+    if step.get("type") == "ByteLevel":
+        # Its own pattern is GPT-2's.
+        return not step.get("add_prefix_space")
+    if step.get("type") == "Digits":
+        return True
+    pattern = step.get("pattern") or {}
+    is_isolated = step.get("type") == "Split" and step.get("behavior") == "Isolated"
+    return is_isolated and not step.get("invert") and pattern.get("Regex") in _PATTERNS
