@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
-
-from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
+from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.admission import INLINE_CHARS
+from tokenlight.server.answer.prompt import make_prompt
+from tokenlight.server.chat.decode import checked_variables, decode_messages
+from tokenlight.server.notes import Notes
 from tokenlight.server.schemas.chat import Message
 from tokenlight.server.services import Services
-from tokenlight.text.chat import chat_token_ids
+from tokenlight.text.conversation import Conversation
 
 
 async def text_token_ids(svc: Services, text: str, *, add_bos: bool | None = None) -> list[int]:
@@ -37,33 +38,15 @@ async def messages_token_ids(
 
     Raises:
         InvalidRequest: the template refuses them.
-        UnsupportedParameter: they have tools in them, or more than text.
+        UnsupportedParameter: they have more than text in them.
     """
-    for index, message in enumerate(messages):
-        _refuse_tools(f"messages[{index}]", message)
-    plain = msgspec.to_builtins(messages)
-    encode = partial(
-        chat_token_ids,
-        svc.tokenizer,
-        svc.chat_template,
-        plain,
-        add_generation_prompt=add_generation_prompt is not False,
-        variables=variables,
+    conversation = Conversation(
+        turns=decode_messages(messages),
+        opens_answer=add_generation_prompt is not False,
+        variables=checked_variables(variables),
     )
-    if sum(len(str(m["content"])) for m in plain) <= INLINE_CHARS:
-        return encode()
-    return await asyncio.to_thread(encode)
-
-
-def _refuse_tools(where: str, message: Message) -> None:
-    if message.role in ("tool", "function"):
-        raise UnsupportedParameter(
-            f"{where}.role", advice=f"leave {message.role!r} out: this server calls no tools"
-        )
-    if message.tool_calls:
-        raise UnsupportedParameter(
-            f"{where}.tool_calls", advice="leave it out: this server calls no tools"
-        )
+    prompt = await make_prompt(svc, conversation, Notes())
+    return prompt.token_ids
 
 
 def checked_ids(svc: Services, token_ids: list[int], param: str) -> list[int]:

@@ -13,7 +13,7 @@ from tokenlight.server.answer.items import Change, Closed, Grew, Item, Itemizer,
 from tokenlight.server.answer.prompt import Prompt
 from tokenlight.server.generation import FinishReason, Piece, generate_choice
 from tokenlight.server.services import Services
-from tokenlight.text.parsing import ParseFailed
+from tokenlight.text.parsing import Content, Event, ParseFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ async def answer(
 
     Leaving early, for whatever reason, aborts the generation.
     """
-    reader = _Reader(svc, prompt)
+    reader = AnswerReader(svc, prompt)
     async with aclosing(generate_choice(svc, admitted, choice, index=choice)) as pieces:
         async for piece in pieces:
             if not reader.has_begun:
@@ -61,12 +61,13 @@ async def answer(
                 return
 
 
-class _Reader:
-    """Pieces of text in, changes out."""
+class AnswerReader:
+    """Pieces of one choice in, changes of its items out; `ended` once it is complete."""
 
-    def __init__(self, svc: Services, prompt: Prompt) -> None:
+    def __init__(self, svc: Services, prompt: Prompt, *, is_raw: bool = False) -> None:
+        """Read the answer to `prompt`; `is_raw` leaves it unparsed, as one text."""
         self._metrics = svc.metrics
-        self._parser = svc.dialect.parser(prompt.conversation, prompt.text)
+        self._parser = None if is_raw else svc.dialect.parser(prompt.conversation, prompt.text)
         self._allows_parallel = prompt.conversation.allows_parallel
         self._items = Itemizer()
         self._num_sampled_tokens = 0
@@ -76,11 +77,8 @@ class _Reader:
 
     def read(self, piece: Piece) -> list[Change]:
         self.has_begun = True
-        changes = self._items.push(self._parser.push(piece.text))
+        changes = self._items.push(self._parse(piece))
         finish = piece.finish_reason
-        if finish is not None:
-            is_cut = finish != "stop" or piece.matched_stop is not None
-            changes += self._items.push(self._parser.finish(is_cut=is_cut))
         self._count(piece, changes)
         if not self._allows_parallel:
             cut = _first_call_end(changes)
@@ -92,6 +90,15 @@ class _Reader:
             changes += self._items.finish()
             self._end(piece, finish)
         return changes
+
+    def _parse(self, piece: Piece) -> list[Event]:
+        if self._parser is None:
+            return [Content(piece.text)] if piece.text else []
+        events = self._parser.push(piece.text)
+        if piece.finish_reason is not None:
+            is_cut = piece.finish_reason != "stop" or piece.matched_stop is not None
+            events += self._parser.finish(is_cut=is_cut)
+        return events
 
     def _count(self, piece: Piece, changes: list[Change]) -> None:
         num_new_tokens = piece.num_sampled_tokens - self._num_sampled_tokens

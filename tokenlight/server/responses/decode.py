@@ -23,13 +23,13 @@ import msgspec
 
 from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
 from tokenlight.server.notes import Notes
-from tokenlight.server.responses.schema import Item, ResponsesRequest
-from tokenlight.server.responses.tools import (
+from tokenlight.server.openai_tools import (
     CUSTOM_INPUT,
     KnownTool,
     decode_tool_choice,
     visible_name,
 )
+from tokenlight.server.responses.schema import Item, ResponsesRequest
 from tokenlight.server.sealed import unseal
 from tokenlight.text.conversation import (
     Conversation,

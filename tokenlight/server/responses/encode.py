@@ -13,6 +13,7 @@ import msgspec
 from tokenlight.base.errors import TokenLightError
 from tokenlight.server.answer.answer import Ended
 from tokenlight.server.answer.items import Item as AnswerItem
+from tokenlight.server.openai_tools import KnownTool, custom_input
 from tokenlight.server.responses.schema import (
     IncompleteDetails,
     Item,
@@ -24,7 +25,6 @@ from tokenlight.server.responses.schema import (
     ResponsesUsage,
     Status,
 )
-from tokenlight.server.responses.tools import CUSTOM_INPUT, KnownTool
 from tokenlight.server.schemas.parse_failure import parse_failures
 from tokenlight.server.schemas.usage import PromptTokensDetails
 from tokenlight.server.sealed import seal
@@ -34,7 +34,6 @@ from tokenlight.text.conversation import (
     Text,
     ToolCall,
     Turn,
-    spelled_object,
 )
 
 _PREFIXES = {"reasoning": "rs", "text": "msg", "call": "fc"}
@@ -57,11 +56,6 @@ class ItemEncoder:
     def is_custom(self, item: AnswerItem) -> bool:
         known = self.known.get(item.name)
         return item.kind == "call" and known is not None and known.is_custom
-
-    def custom_input(self, item: AnswerItem) -> str:
-        """The text that a custom tool gets; all of the arguments where they are not as agreed."""
-        found = (spelled_object(item.text) or {}).get(CUSTOM_INPUT)
-        return found if isinstance(found, str) else item.text
 
     def opened(self, item: AnswerItem) -> Item:
         """As it is announced, still empty."""
@@ -97,7 +91,7 @@ class ItemEncoder:
             return {
                 "type": "custom_tool_call",
                 **made,
-                "input": self.custom_input(item) if text else "",
+                "input": custom_input(item.text) if text else "",
             }
         if known is not None and known.namespace:
             made["namespace"] = known.namespace

@@ -4,37 +4,29 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from functools import partial
 
-from msgspec import UNSET
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from tokenlight.base.clock import unix_s
 from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.admission import Admitted, admit, limit_headers
+from tokenlight.server.answer.answer import AnswerReader, Ended
+from tokenlight.server.answer.prompt import Prompt, make_prompt
 from tokenlight.server.body import decode_body, read_body
-from tokenlight.server.generation import FinishReason, Piece, Tally, generate
-from tokenlight.server.logprobs import chat_logprobs
-from tokenlight.server.prompts import messages_token_ids
-from tokenlight.server.schemas.chat import (
-    AssistantMessage,
-    ChatChoice,
-    ChatChunk,
-    ChatChunkChoice,
-    ChatCompletion,
-    ChatDelta,
-    ChatRequest,
-)
+from tokenlight.server.chat.decode import decode_conversation
+from tokenlight.server.chat.encode import ChatEncoder
+from tokenlight.server.generation import Piece, Tally, generate
+from tokenlight.server.notes import Notes
+from tokenlight.server.openai_tools import KnownTool, decode_tools
+from tokenlight.server.schemas.chat import ChatChunk, ChatCompletion, ChatRequest
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
-from tokenlight.server.schemas.logprobs import ChatLogprobs
-from tokenlight.server.schemas.parameters import StreamOptions
 from tokenlight.server.schemas.unsupported import CHAT
 from tokenlight.server.services import Services, request_id, services
-from tokenlight.server.sse import DONE, EventStream, sse_event, until_disconnect
+from tokenlight.server.sse import DONE, EventStream, until_disconnect
 
 
 async def create_chat_completion(request: Request) -> Response | ASGIApp:
@@ -47,131 +39,81 @@ async def create_chat_completion(request: Request) -> Response | ASGIApp:
             "'top_logprobs' only goes with \"logprobs\": true; send both or neither",
             param="top_logprobs",
         )
+    notes = Notes()
+    known = decode_tools(body.tools or (), notes)
+    prompt = await make_prompt(svc, decode_conversation(body, known), notes)
     response_id = f"chatcmpl-{secrets.token_hex(12)}"
     admitted = admit(
         svc,
-        body,
-        await messages_token_ids(
-            svc,
-            body.messages,
-            add_generation_prompt=body.add_generation_prompt,
-            variables=body.chat_template_kwargs,
-        ),
+        # The parser reads special tokens; it leaves them out unless they are asked for.
+        msgspec.structs.replace(body, skip_special_tokens=False),
+        prompt.token_ids,
         request_id=response_id,
         names=(response_id, request_id(request)),
         max_tokens=body.max_completion_tokens or body.max_tokens,
         param="messages",
     )
-    headers = limit_headers([admitted])
+    answering = _Answering(svc, body, prompt, admitted, known)
+    headers = {**limit_headers([admitted]), **notes.headers()}
     if body.stream:
-        events = _events(svc, admitted, body.stream_options)
+        events = answering.events()
         return EventStream(events, headers=headers, on_error=svc.metrics.count_error)
-    answer = await until_disconnect(request.receive, _collect(svc, admitted))
+    answer = await until_disconnect(request.receive, answering.whole())
     return json_response(answer, headers=headers)
 
 
-async def _collect(svc: Services, admitted: Admitted) -> ChatCompletion:
-    texts = [""] * admitted.num_choices
-    pieces_of: list[list[Piece]] = [[] for _ in texts]
-    reasons: list[FinishReason] = ["stop"] * admitted.num_choices
-    tally = Tally([admitted])
-    async with aclosing(generate(svc, [admitted])) as pieces:
-        async for piece in pieces:
-            tally.add(piece)
-            texts[piece.index] += piece.text
-            pieces_of[piece.index].append(piece)
-            reasons[piece.index] = piece.finish_reason or "stop"
-    return ChatCompletion(
-        id=admitted.request_id,
-        created=unix_s(),
-        model=svc.model_name,
-        choices=[
-            ChatChoice(
-                index=i,
-                message=AssistantMessage(content=text),
-                finish_reason=reasons[i],
-                token_ids=_ids(pieces_of[i]) if admitted.returns_ids else UNSET,
-                logprobs=_logprobs(svc, admitted, pieces_of[i]),
-            )
-            for i, text in enumerate(texts)
-        ],
-        usage=tally.usage(),
-        prompt_token_ids=list(admitted.prompt_token_ids) if admitted.returns_ids else UNSET,
-    )
+class _Answering:
+    """One request's choices, each read by a reader of its own."""
 
+    def __init__(
+        self,
+        svc: Services,
+        body: ChatRequest,
+        prompt: Prompt,
+        admitted: Admitted,
+        known: Mapping[str, KnownTool],
+    ) -> None:
+        self._pieces = generate(svc, [admitted])
+        self._tally = Tally([admitted], body.stream_options)
+        self._encoder = ChatEncoder(svc, admitted, self._tally, known)
+        is_raw = body.skip_special_tokens is False
+        self._readers = [
+            AnswerReader(svc, prompt, is_raw=is_raw) for _ in range(admitted.num_choices)
+        ]
 
-def _ids(pieces: Sequence[Piece]) -> list[int]:
-    return [token_id for piece in pieces for token_id in piece.token_ids]
+    async def whole(self) -> ChatCompletion:
+        pieces_of: list[list[Piece]] = [[] for _ in self._readers]
+        endings: dict[int, Ended] = {}
+        async with aclosing(self._pieces) as pieces:
+            async for piece in pieces:
+                reader = self._readers[piece.index]
+                if reader.ended is None:
+                    self._tally.add(piece)
+                    pieces_of[piece.index].append(piece)
+                    reader.read(piece)
+                if reader.ended is not None:
+                    endings[piece.index] = reader.ended
+                if len(endings) == len(self._readers):
+                    break
+        return self._encoder.completion([endings[i] for i in sorted(endings)], pieces_of)
 
-
-def _logprobs(svc: Services, admitted: Admitted, pieces: Sequence[Piece]) -> ChatLogprobs | None:
-    return chat_logprobs(svc.tokenizer, pieces) if admitted.tells_logprobs else None
-
-
-async def _events(
-    svc: Services, admitted: Admitted, options: StreamOptions | None
-) -> AsyncGenerator[bytes, None]:
-    tally = Tally([admitted], options)
-    chunks = _Chunks(svc, admitted, tally)
-    async with aclosing(generate(svc, [admitted])) as pieces:
-        async for piece in pieces:
-            tally.add(piece)
-            yield chunks.encode(piece)
-    if tally.has_last_chunk:
-        yield sse_event(chunks.make(choices=[], usage=tally.usage()))
-    yield DONE
-
-
-class _Chunks:
-    """Pieces to events: a choice opens with its role, and closes with its finish reason."""
-
-    def __init__(self, svc: Services, admitted: Admitted, tally: Tally) -> None:
-        self.make = partial(
-            ChatChunk, id=admitted.request_id, created=unix_s(), model=svc.model_name
-        )
-        self._svc = svc
-        self._admitted = admitted
-        self._tally = tally
-        self._opened: set[int] = set()
-
-    def encode(self, piece: Piece) -> bytes:
-        events = b""
-        if piece.index not in self._opened:
-            events += self._open(piece.index)
-        tells_tokens = self._admitted.returns_ids or self._admitted.tells_logprobs
-        if piece.text or (tells_tokens and piece.token_ids):
-            events += self._chunk(
-                ChatChunkChoice(
-                    index=piece.index,
-                    delta=ChatDelta(content=piece.text),
-                    token_ids=piece.token_ids if self._admitted.returns_ids else UNSET,
-                    logprobs=_logprobs(self._svc, self._admitted, [piece]),
-                )
-            )
-        if piece.finish_reason is not None:
-            events += self._chunk(
-                ChatChunkChoice(
-                    index=piece.index, delta=ChatDelta(), finish_reason=piece.finish_reason
-                )
-            )
-        return events
-
-    def _open(self, index: int) -> bytes:
-        is_first = not self._opened
-        self._opened.add(index)
-        shows_prompt = is_first and self._admitted.returns_ids
-        return sse_event(
-            self.make(
-                choices=[
-                    ChatChunkChoice(index=index, delta=ChatDelta(role="assistant", content=""))
-                ],
-                usage=self._tally.in_chunk(),
-                prompt_token_ids=list(self._admitted.prompt_token_ids) if shows_prompt else UNSET,
-            )
-        )
-
-    def _chunk(self, choice: ChatChunkChoice) -> bytes:
-        return sse_event(self.make(choices=[choice], usage=self._tally.in_chunk()))
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        num_open = len(self._readers)
+        async with aclosing(self._pieces) as pieces:
+            async for piece in pieces:
+                reader = self._readers[piece.index]
+                if reader.ended is not None:
+                    continue
+                self._tally.add(piece)
+                changes = reader.read(piece)
+                if events := self._encoder.chunks(piece, changes, reader.ended):
+                    yield events
+                num_open -= reader.ended is not None
+                if not num_open:
+                    break
+        if self._tally.has_last_chunk:
+            yield self._encoder.usage_chunk()
+        yield DONE
 
 
 ENDPOINTS = [

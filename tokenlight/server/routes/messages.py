@@ -26,7 +26,7 @@ from tokenlight.server.messages.schema import (
 from tokenlight.server.notes import Notes
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.schemas.parameters import GenerationFields
-from tokenlight.server.services import Services, services
+from tokenlight.server.services import Services, request_id, services
 from tokenlight.server.sse import EventStream, until_disconnect
 
 
@@ -42,6 +42,7 @@ async def create_message(request: Request) -> Response | ASGIApp:
         _generation_fields(body),
         prompt.token_ids,
         request_id=message_id,
+        names=(message_id, request_id(request)),
         max_tokens=body.max_tokens and max(body.max_tokens, 1),
         param="messages",
     )

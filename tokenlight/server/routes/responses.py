@@ -22,6 +22,7 @@ from tokenlight.server.answer.prompt import Prompt, make_prompt
 from tokenlight.server.auth import sent_key
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.notes import Notes
+from tokenlight.server.openai_tools import decode_tools
 from tokenlight.server.responses.decode import decode_conversation, decode_input
 from tokenlight.server.responses.encode import Envelope, ItemEncoder, answered_turn
 from tokenlight.server.responses.schema import (
@@ -32,11 +33,10 @@ from tokenlight.server.responses.schema import (
     ResponsesRequest,
 )
 from tokenlight.server.responses.stream import ResponsesStream
-from tokenlight.server.responses.tools import decode_tools
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.schemas.parameters import GenerationFields
 from tokenlight.server.schemas.unsupported import RESPONSES
-from tokenlight.server.services import Services, services
+from tokenlight.server.services import Services, request_id, services
 from tokenlight.server.sse import EventStream, until_disconnect
 from tokenlight.server.store import StoredResponse, owner_of
 from tokenlight.text.conversation import Turn
@@ -120,6 +120,7 @@ async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: N
         _generation_fields(body),
         prompt.token_ids,
         request_id=response_id,
+        names=(response_id, request_id(request)),
         max_tokens=body.max_output_tokens,
         param="input",
     )

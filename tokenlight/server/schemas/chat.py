@@ -10,17 +10,19 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tokenlight.server.schemas.logprobs import ChatLogprobs
 from tokenlight.server.schemas.parameters import GenerationFields
+from tokenlight.server.schemas.parse_failure import ParseFailure
 from tokenlight.server.schemas.usage import Usage
 from tokenlight.wire import MAX_LOGPROBS
 
-FinishReason = Literal["stop", "length", "abort"]
+FinishReason = Literal["stop", "length", "tool_calls", "abort"]
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 
 class ContentPart(msgspec.Struct, frozen=True, kw_only=True):
     type: str
-    """`text`, or Responses' names of it; anything else is refused."""
+    """`text`, or Responses' names of it; `refusal`. What is no text is refused."""
     text: str | None = None
+    refusal: str | None = None
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,8 +30,13 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     content: str | list[ContentPart] | None = None
     """Text parts are joined with newlines; null is an empty text."""
     name: str | None = None
-    tool_calls: list[Any] | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    """Of functions or custom tools, as they were answered."""
     tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    """What the assistant thought, as it was answered."""
+    reasoning: Any = None
+    """The same, where it is a text."""
 
 
 class ChatRequest(GenerationFields, frozen=True, kw_only=True):
@@ -40,6 +47,16 @@ class ChatRequest(GenerationFields, frozen=True, kw_only=True):
     """Tell each token's log-probability."""
     top_logprobs: Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)] | None = None
     """With logprobs: and those of this many likeliest tokens. Default 0."""
+    tools: list[dict[str, Any]] | None = None
+    """Functions and custom tools that the model may call."""
+    tool_choice: str | dict[str, Any] | None = None
+    """auto, none, required, one tool, or allowed_tools. Default auto."""
+    parallel_tool_calls: bool | None = None
+    """Whether one answer may hold several calls. Default true."""
+    reasoning_effort: str | None = None
+    """none, minimal, low, medium, high. Default: as the model's template has it."""
+    response_format: dict[str, Any] | None = None
+    """text, json_object or json_schema."""
     add_generation_prompt: bool | None = None
     """Open the assistant's turn after the messages. Default true."""
     chat_template_kwargs: dict[str, Any] | None = None
@@ -50,9 +67,35 @@ class ChatRequest(GenerationFields, frozen=True, kw_only=True):
         return (self.top_logprobs or 0) if self.logprobs else None
 
 
+class CalledFunction(msgspec.Struct, frozen=True, kw_only=True):
+    name: str | UnsetType = UNSET
+    arguments: str
+    """JSON; in a stream, the next part of it."""
+
+
+class CalledCustom(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    input: str
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True, kw_only=True):
+    """A call; in a stream, the next part of the one at `index`."""
+
+    index: int | UnsetType = UNSET
+    id: str | UnsetType = UNSET
+    type: Literal["function", "custom"] | UnsetType = UNSET
+    function: CalledFunction | UnsetType = UNSET
+    custom: CalledCustom | UnsetType = UNSET
+    incomplete: bool | UnsetType = UNSET
+    """True for a call that is cut off: do not run it. An extension of the protocol."""
+
+
 class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
     role: Literal["assistant"] = "assistant"
-    content: str
+    content: str | None
+    """Null where there are only calls."""
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[ToolCallDelta] | UnsetType = UNSET
 
 
 class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +105,8 @@ class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: FinishReason
     token_ids: list[int] | UnsetType = UNSET
     """Only with return_token_ids."""
+    parse_failures: list[ParseFailure] | UnsetType = UNSET
+    """Calls that the model began and did not make; an extension of the protocol."""
 
 
 class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +123,8 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
 class ChatDelta(msgspec.Struct, frozen=True, kw_only=True):
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[ToolCallDelta] | UnsetType = UNSET
 
 
 class ChatChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +134,8 @@ class ChatChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: FinishReason | None = None
     token_ids: list[int] | UnsetType = UNSET
     """Only with return_token_ids: those that came since the chunk before."""
+    parse_failures: list[ParseFailure] | UnsetType = UNSET
+    """With the finish reason, if there were any."""
 
 
 class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ class Unsupported:
         return value in _NOTHING or value in self.harmless
 
 
-_TOOLS = "leave it out: this server calls no tools"
+_TOOLS = "use tools and tool_choice, their successors"
 _SHAPE = "leave it out: the text is not constrained to a format"
 _TEXT = "leave it out: this server reads and writes text only"
 
@@ -38,7 +38,6 @@ COMMON: dict[str, Unsupported] = {
     "guided_choice": Unsupported(advice=_SHAPE),
     "guided_grammar": Unsupported(advice=_SHAPE),
     "structured_outputs": Unsupported(advice=_SHAPE),
-    "response_format": Unsupported(advice=_SHAPE, harmless=({"type": "text"},)),
     "store": Unsupported(advice="leave it out: nothing is stored"),
     "prompt_logprobs": Unsupported(advice="leave it out"),
     "bad_words": Unsupported(advice="leave it out"),
@@ -51,15 +50,11 @@ COMMON: dict[str, Unsupported] = {
 
 CHAT: dict[str, Unsupported] = {
     **COMMON,
-    "tools": Unsupported(advice=_TOOLS),
-    "tool_choice": Unsupported(advice=_TOOLS, harmless=("none", "auto")),
-    "parallel_tool_calls": Unsupported(advice=_TOOLS, harmless=(True,)),
     "functions": Unsupported(advice=_TOOLS),
     "function_call": Unsupported(advice=_TOOLS, harmless=("none", "auto")),
     "modalities": Unsupported(advice=_TEXT, harmless=(["text"],)),
     "audio": Unsupported(advice=_TEXT),
     "web_search_options": Unsupported(advice="leave it out: this server searches nothing"),
-    "reasoning_effort": Unsupported(advice="leave it out", harmless=("none",)),
     "verbosity": Unsupported(advice="leave it out", harmless=("medium",)),
     "prediction": Unsupported(advice="leave it out"),
     "continue_final_message": Unsupported(advice="end the messages with the user's turn"),
@@ -78,6 +73,7 @@ RESPONSES: dict[str, Unsupported] = {
 
 COMPLETION: dict[str, Unsupported] = {
     **COMMON,
+    "response_format": Unsupported(advice=_SHAPE, harmless=({"type": "text"},)),
     "suffix": Unsupported(advice="leave it out: this model does not fill in the middle"),
     "prompt_embeds": Unsupported(advice="send text or token ids"),
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tools of the Responses protocol, as the model sees them and as clients want calls back.
+"""Tools of OpenAI's two protocols, as the model sees them and as clients want calls back.
 
 function     offered as it is
 namespace    each of its functions as NAMESPACE__NAME; a call names both again
@@ -15,7 +15,7 @@ from typing import Any
 
 from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.notes import Notes
-from tokenlight.text.conversation import Tool, ToolChoice
+from tokenlight.text.conversation import Tool, ToolChoice, spelled_object
 
 CUSTOM_INPUT = "input"
 _SEPARATOR = "__"
@@ -29,6 +29,12 @@ class KnownTool:
     name: str
     namespace: str = ""
     is_custom: bool = False
+
+
+def custom_input(arguments: str) -> str:
+    """The text that a custom tool gets; all of the arguments where they are not as agreed."""
+    found = (spelled_object(arguments) or {}).get(CUSTOM_INPUT)
+    return found if isinstance(found, str) else arguments
 
 
 def visible_name(name: str, namespace: str) -> str:
@@ -94,9 +100,11 @@ def _function(where: str, sent: dict[str, Any], namespace: str) -> KnownTool:
 
 
 def _custom(where: str, sent: dict[str, Any]) -> KnownTool:
-    name = _name(where, sent)
-    description = _description(sent)
-    form = sent.get("format")
+    inner = sent.get("custom")
+    custom = inner if isinstance(inner, dict) else sent
+    name = _name(where, custom)
+    description = _description(custom)
+    form = custom.get("format")
     if isinstance(form, dict) and isinstance(form.get("definition"), str):
         description += (
             f"\n\nThe input must follow this {form.get('syntax')} grammar:\n{form['definition']}"
@@ -143,11 +151,9 @@ def decode_tool_choice(sent: str | dict[str, Any] | None, known: Iterable[KnownT
             f"'tool_choice' must be 'auto', 'none', 'required' or an object, got {sent!r}",
             param="tool_choice",
         )
-    inner = sent.get("function")
     match sent.get("type"):
         case "function" | "custom":
-            named = inner if isinstance(inner, dict) else sent
-            return ToolChoice(mode="required", names=tuple(_find(named, tools)))
+            return ToolChoice(mode="required", names=tuple(_find(_inner(sent), tools)))
         case "allowed_tools":
             body = sent.get("allowed_tools")
             allowed = body if isinstance(body, dict) else sent
@@ -166,7 +172,7 @@ def decode_tool_choice(sent: str | dict[str, Any] | None, known: Iterable[KnownT
 
 
 def _inner(tool: dict[str, Any]) -> dict[str, Any]:
-    inner = tool.get("function")
+    inner = tool.get("function") or tool.get("custom")
     return inner if isinstance(inner, dict) else tool
 
 
