@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,10 +74,7 @@ def test_a_wrong_shape_is_named(tmp_path: Path, state: dict[str, np.ndarray]) ->
 def test_a_model_type_without_a_file_is_named(tmp_path: Path) -> None:
     checkpoint = open_checkpoint(write_tiny_llama(tmp_path / "a.gguf"))
     for model_type in ("mamba", "base", "../llama", ""):
-        changed = type(checkpoint)(
-            **{name: getattr(checkpoint, name) for name in checkpoint.__dataclass_fields__}
-            | {"model_type": model_type}
-        )
+        changed = replace(checkpoint, model_type=model_type)
         with pytest.raises(UnsupportedCheckpoint, match=r"supported are .*llama"):
             load_model(changed)
 

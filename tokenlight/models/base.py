@@ -7,7 +7,7 @@ Shapes: T tokens in this step (all requests packed), S sampled rows, D hidden, V
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from torch import Tensor, nn
@@ -59,7 +59,7 @@ class Config:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Config:
-        return cls(**{name: checkpoint.config[name] for name in cls.__dataclass_fields__})
+        return cls(**{each.name: checkpoint.config[each.name] for each in fields(cls)})
 
     @property
     def attention_shape(self) -> AttentionShape:
