@@ -108,7 +108,8 @@ async def test_terminated_it_ends_well_and_interrupted_it_goes_on(tiny_path):
 
 
 async def test_an_idle_engine_costs_no_cpu(tiny_path):
-    llm = await AsyncLLM.start(config(tiny_path))
+    """Nor do its kernels' threads spin."""
+    llm = await AsyncLLM.start(dataclasses.replace(config(tiny_path), num_threads=2))
     [d async for d in start(llm, "a", max_new_tokens=50)]
 
     def cpu_s() -> float:

@@ -69,6 +69,8 @@ class ModelRunner:
         shape = model_shape(checkpoint.config, {t.format for t in checkpoint.tensors.values()})
         resolved = resolve(config, shape, read_machine())
         kernels.set_num_threads(resolved.num_threads)
+        # What torch itself still does is small; its threads would spin on the kernels' cores.
+        torch.set_num_threads(1)
         model = load_model(checkpoint, device="cpu", dtype=resolved.dtype)
         runner = cls(model, _make_pool(shape, resolved), resolved)
         runner.facts = ModelFacts(
