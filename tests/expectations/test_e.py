@@ -45,14 +45,14 @@ def test_t_e1(tiny_model, tmp_path):
 
 def test_t_e2_and_e4(tiny_model, tmp_path):
     """A request that gets no token fails alone; those that run go on, the process lives."""
-    flags = ("--max-num-seqs", "1", "--stall-timeout", "1.5")
+    flags = ("--max-num-seqs", "1", "--stall-timeout", "4")
     with serving(str(tiny_model), *flags, log=tmp_path / "serve.log") as server:
         is_over = threading.Event()
         statuses: list[int] = []
 
         def take_turns() -> None:
             while not is_over.is_set():
-                answer = complete(server, "x", max_tokens=200, ignore_eos=True, priority=0)
+                answer = complete(server, "x", max_tokens=50, ignore_eos=True, priority=0)
                 statuses.append(answer.status_code)
 
         # Three that take turns, ahead of the one that waits: it never gets the only slot.
@@ -68,7 +68,7 @@ def test_t_e2_and_e4(tiny_model, tmp_path):
         for other in others:
             other.join()
         assert (starved.status_code, starved.json()["error"]["code"]) == (503, "engine_stalled")
-        assert 1.5 <= took_s < 6
+        assert 4 <= took_s < 10
         assert set(statuses) == {200}
         wait_until(lambda: unfinished(server) == 0, 5)
         assert complete(server, "mine now", priority=1).status_code == 200

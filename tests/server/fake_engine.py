@@ -82,6 +82,7 @@ class Seen:
     max_new_tokens: int
     stop_token_ids: tuple[int, ...]
     priority: int
+    cache_salt: str
     was_aborted: bool = False
     is_cut: bool = False
     """Someone else asked for its end."""
@@ -125,6 +126,7 @@ class FakeEngine:
         self.is_stopping = False
         self.cut = asyncio.Event()
         self.num_sampled_tokens = 0
+        self.num_resets = 0
 
     def start(self) -> None:
         """On the server's event loop."""
@@ -146,6 +148,7 @@ class FakeEngine:
         max_new_tokens: int,
         stop_token_ids: Sequence[int] = (),
         priority: int = 0,
+        cache_salt: str = "",
     ) -> AsyncGenerator[wire.Delta, None]:
         self._check()
         seen = Seen(
@@ -155,6 +158,7 @@ class FakeEngine:
             max_new_tokens,
             tuple(stop_token_ids),
             priority,
+            cache_salt,
         )
         self.seen.append(seen)
         return self._speak(seen)
@@ -227,6 +231,9 @@ class FakeEngine:
 
     def abort(self, request_id: str) -> None:
         next(s for s in self.seen if s.request_id == request_id).is_cut = True
+
+    def reset_prefix_cache(self) -> None:
+        self.num_resets += 1
 
     def health(self) -> Health:
         return self.bad_health or Health()

@@ -198,3 +198,9 @@ def test_what_cannot_be_has_a_log_probability_that_json_can_say():
     with running(FakeEngine(script="!")) as server:
         body = post(server, CHAT, logprobs=True)
     assert body["choices"][0]["logprobs"]["content"][0]["logprob"] == -9999.0
+
+
+def test_a_cache_salt_reaches_the_engine(server):
+    post(server, CHAT, cache_salt="tenant 7")
+    post(server, CHAT)
+    assert [seen.cache_salt for seen in server.engine.seen] == ["tenant 7", ""]

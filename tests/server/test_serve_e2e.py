@@ -244,3 +244,23 @@ def test_a_bias_a_penalty_and_min_tokens_change_what_is_said(server):
     held = chat(server, logit_bias={"100": 100}, extra_body={**end, "min_tokens": 6})
     assert held.usage.completion_tokens == 7
     assert held.choices[0].finish_reason == "stop"
+
+
+def test_a_salt_keeps_prefixes_apart_and_a_reset_forgets_them(model, tmp_path):
+    flags = ("--admin-api-key", "admin")
+    with serving(str(model), *flags, log=tmp_path / "serve.log") as server:
+
+        def cached(**extra) -> int:
+            usage = chat(server, extra_body=extra).usage
+            return usage.prompt_tokens_details.cached_tokens
+
+        assert cached() == 0
+        assert cached() > 0
+        assert cached(cache_salt="mine") == 0
+        assert cached(cache_salt="mine") > 0
+        headers = {"x-api-key": "admin"}
+        answer = httpx.post(f"{server.url}/reset_prefix_cache", headers=headers)
+        assert answer.json() == {"reset": True}
+        for extra in ({}, {"cache_salt": "mine"}):
+            assert cached(**extra) == 0
+            assert cached(**extra) > 0

@@ -67,7 +67,7 @@ def test_a_chat_prompt_has_as_many_tokens_as_tokenize_counts(server):
     [
         ("/tokenize", {}, "prompt"),
         ("/tokenize", {"prompt": "x", "messages": HI}, "prompt"),
-        ("/tokenize", {"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
+        ("/tokenize", {"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role"),
         ("/tokenize", {"prompt": "x", "model": "other"}, "model"),
         ("/detokenize", {}, "tokens"),
         ("/detokenize", {"tokens": [9999]}, "tokens"),
@@ -127,3 +127,10 @@ def test_an_aborted_answer_keeps_what_was_said(server):
     assert choice["finish_reason"] == "abort"
     assert choice["text"].strip("x") == ""
     assert choice["text"]
+
+
+def test_an_admin_resets_the_prefix_cache(server):
+    assert post(server, "/reset_prefix_cache", {}, **ADMIN) == {"reset": True}
+    assert server.engine.num_resets == 1
+    assert httpx.post(f"{server.url}/reset_prefix_cache").status_code == 401
+    assert server.engine.num_resets == 1

@@ -107,6 +107,7 @@ class AsyncLLM:
         max_new_tokens: int,
         stop_token_ids: Sequence[int] = (),
         priority: int = 0,
+        cache_salt: str = "",
     ) -> AsyncGenerator[wire.Delta, None]:
         """Generate for one prompt: what is wrong is raised here, iterating starts the request.
 
@@ -120,6 +121,7 @@ class AsyncLLM:
             max_new_tokens: at least 1; lowered to what the context leaves.
             stop_token_ids: sampling one of these ends the request; it is counted and not delivered.
             priority: lower runs first.
+            cache_salt: only requests of the same salt share computed prefixes.
 
         Raises:
             RequestError: the prompt or a parameter cannot be served.
@@ -134,6 +136,7 @@ class AsyncLLM:
             max_new_tokens=max_new_tokens,
             stop_token_ids=stop_token_ids,
             priority=priority,
+            cache_salt=cache_salt,
         )
         self._check_admission(request_id)
         return self._deltas(request)
@@ -173,6 +176,10 @@ class AsyncLLM:
         """End a request early: its last delta has finish_reason "abort". Too late is harmless."""
         if request_id in self._streams:
             self._link.send(wire.Abort(request_id=request_id))
+
+    def reset_prefix_cache(self) -> None:
+        """What was computed so far serves no later prompt; running requests are not touched."""
+        self._link.send(wire.ResetPrefixCache())
 
     def health(self) -> Health:
         """Whether the engine makes progress, judged now."""

@@ -74,6 +74,7 @@ class Loop:
         ] = {}  # unfinished requests: the client's name to the scheduler's number
         self._names: dict[int, str] = {}  # and back
         self._num_bad_steps = 0
+        self._cache_age = 0
         self.is_stopping = False
 
     def run(self) -> None:
@@ -93,10 +94,13 @@ class Loop:
             self._fail_stuck()
             self._mail.wait()
         for message in self._mail.read():
-            if isinstance(message, wire.Generate):
-                self._submit(message)
-            else:
-                self._abort(message)
+            match message:
+                case wire.Generate():
+                    self._submit(message)
+                case wire.Abort():
+                    self._abort(message)
+                case wire.ResetPrefixCache():
+                    self._cache_age += 1
         return not self.is_stopping
 
     def _submit(self, message: wire.Generate) -> None:
@@ -109,6 +113,7 @@ class Loop:
                 max_new_tokens=message.max_new_tokens,
                 stop_token_ids=np.array(message.stop_token_ids, np.int32),
                 priority=message.priority,
+                cache_salt=self._salt(message.cache_salt),
             )
         except (
             TokenLightError,
@@ -121,6 +126,10 @@ class Loop:
         self._ids[message.request_id] = number
         self._names[number] = message.request_id
         self._runner.add(number, message.sampling, prompt_token_ids, message.stop_token_ids)
+
+    def _salt(self, asked: str) -> bytes:
+        """Blocks of an earlier age are never asked for again: that is what a reset is."""
+        return f"{self._cache_age}/{asked}".encode() if self._cache_age or asked else b""
 
     def _abort(self, message: wire.Abort) -> None:
         number = self._ids.get(message.request_id)

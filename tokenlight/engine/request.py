@@ -20,6 +20,7 @@ def make_request(
     max_new_tokens: int,
     stop_token_ids: Sequence[int],
     priority: int,
+    cache_salt: str = "",
 ) -> wire.Generate:
     """Check against the model's facts.
 
@@ -45,6 +46,7 @@ def make_request(
         max_new_tokens=min(max_new_tokens, facts.max_model_tokens - num_tokens),
         stop_token_ids=tuple(t for t in stop_token_ids if 0 <= t < facts.vocab_size),
         priority=priority,
+        cache_salt=cache_salt,
     )
     _check_types(request)
     packed = _packed(prompt_token_ids, facts.vocab_size)

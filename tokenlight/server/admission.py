@@ -45,6 +45,7 @@ class Admitted:
     """Whether the text shows tokens that steer the model."""
     returns_ids: bool
     priority: int
+    cache_salt: str
     num_choices: int
 
     @property
@@ -117,6 +118,7 @@ def admit(
         with_special=fields.skip_special_tokens is False,
         returns_ids=bool(fields.return_token_ids),
         priority=fields.priority or 0,
+        cache_salt=fields.cache_salt or "",
         num_choices=fields.n or 1,
     )
 

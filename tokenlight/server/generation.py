@@ -66,6 +66,7 @@ async def generate_choice(
         max_new_tokens=admitted.max_new_tokens,
         stop_token_ids=admitted.stop_token_ids,
         priority=admitted.priority,
+        cache_salt=admitted.cache_salt,
     )
     with timing, svc.running.hold(admitted.names, engine_id):
         async with aclosing(deltas):

@@ -15,6 +15,15 @@ MAX_LOGPROBS = 20
 FinishReason = Literal["stop", "length", "abort", "error"]
 
 
+class Grammar(msgspec.Struct, frozen=True):
+    """What the answer must look like."""
+
+    rules: str
+    """llguidance's Lark; checked at the door."""
+    after: str = ""
+    """Text that must come first, after which the rules hold: the end of the reasoning."""
+
+
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """How the next token is chosen. Validated at the door (`text`/`server`), trusted behind it."""
 
@@ -38,6 +47,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """Added to the logits of these tokens."""
     min_tokens: int = 0
     """Stop tokens cannot be sampled before the answer has this many tokens."""
+    grammar: Grammar | None = None
+    """Only tokens that its rules allow are sampled."""
     num_logprobs: int | None = None
     """Tell each token's log-probability and those of this many likeliest tokens; None: neither."""
 
@@ -53,10 +64,16 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     """Sampling one of these ends the request; the token is counted and not delivered."""
     priority: int = 0
     """Lower runs first, as in vLLM."""
+    cache_salt: str = ""
+    """Only requests of the same salt share computed prefixes."""
 
 
 class Abort(msgspec.Struct, frozen=True, kw_only=True, tag="abort"):
     request_id: str
+
+
+class ResetPrefixCache(msgspec.Struct, frozen=True, kw_only=True, tag="reset_prefix_cache"):
+    """What was computed before serves no later prompt."""
 
 
 class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
@@ -139,5 +156,5 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag="status"):
     """Requests that ended with an error: non-finite logits, or a step that raised."""
 
 
-ToEngine = Generate | Abort
+ToEngine = Generate | Abort | ResetPrefixCache
 FromEngine = Ready | Failed | Deltas | Status

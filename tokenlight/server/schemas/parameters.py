@@ -69,6 +69,8 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     """Add `prompt_token_ids` and each choice's `token_ids` to the answer."""
     priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] | None = None
     """Lower runs first. Default 0."""
+    cache_salt: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    """Share computed prefixes only with requests of the same salt."""
     stream: bool | None = None
     """Answer with server-sent events."""
     stream_options: StreamOptions | None = None
