@@ -15,12 +15,22 @@ def get_log(room: str) -> logging.Logger:
     return logging.getLogger(f"{_ROOT}.{room}")
 
 
+class _Stderr:
+    """The stderr of the moment: a test or a notebook may replace it and take it back."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
 def configure(level: str) -> None:
     """Send this process's log lines to stderr, from `level` (debug, info, warning, error) up."""
     root = logging.getLogger(_ROOT)
     root.setLevel(level.upper())
     if not root.handlers:
-        sink = logging.StreamHandler(sys.stderr)
+        sink = logging.StreamHandler(_Stderr())
         sink.setFormatter(
             logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s", "%H:%M:%S")
         )
