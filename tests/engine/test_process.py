@@ -16,7 +16,7 @@ import pytest
 
 from tests.engine.test_client import PROMPT, config, is_at_rest, start, until
 from tests.models.tiny import write_tiny_llama
-from tokenlight.base.errors import EngineDead, EngineStalled
+from tokenlight.base.errors import EngineDead, EngineStalled, InternalError
 from tokenlight.config import EngineConfig, SchedulerConfig
 from tokenlight.engine.client import AsyncLLM
 
@@ -202,4 +202,29 @@ async def test_a_long_step_is_no_stalled_engine(tmp_path):
     assert llm.health().ok
     assert 1 < llm.status().step_running_s < 3.5
     reader.cancel()
+    await llm.close()
+
+
+BROKEN = """
+from tokenlight.runner import ModelRunner
+
+
+def execute(self, plan):
+    raise RuntimeError("broken for good")
+
+
+ModelRunner.execute = execute
+"""
+
+
+async def test_an_engine_whose_every_step_fails_says_so_and_ends(tiny_path, tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(BROKEN)
+    monkeypatch.syspath_prepend(tmp_path)  # the engine imports what its parent does
+    llm = await AsyncLLM.start(config(tiny_path))
+    for name in "abc":
+        with pytest.raises(InternalError, match=f"request {name}: .*broken for good"):
+            await anext(start(llm, name))
+    async with asyncio.timeout(5):
+        assert "ended with exit code 1" in str(await llm.wait_dead())
+    assert llm.health().code == "engine_dead"
     await llm.close()
