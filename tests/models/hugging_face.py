@@ -2,11 +2,13 @@
 """The oracle: transformers' own models, filled with the same numbers."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from tests.models.tiny import Arrays
 
@@ -18,6 +20,24 @@ def make_twin(model_type: str, config: Mapping[str, object], state: Arrays) -> P
     twin = AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **settings))
     tensors = {name: torch.from_numpy(array) for name, array in state.items()}
     missing, unexpected = twin.load_state_dict(tensors, strict=False)
+    assert not unexpected
+    assert set(missing) <= {"lm_head.weight"}
+    twin.tie_weights()
+    return twin.float().eval()
+
+
+def read_gguf(path: Path, **settings: object) -> PreTrainedModel:
+    """transformers' model of a GGUF file, read, dequantized and renamed by its own code.
+
+    Args:
+        path: the file.
+        settings: what transformers does not read from it and would guess.
+    """
+    read_config = load_gguf_checkpoint(str(path))["config"]
+    settings = {**read_config, "attn_implementation": "eager", **settings}
+    twin = AutoModelForCausalLM.from_config(AutoConfig.for_model(**settings))
+    read = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=twin)
+    missing, unexpected = twin.load_state_dict(read["tensors"], strict=False)
     assert not unexpected
     assert set(missing) <= {"lm_head.weight"}
     twin.tie_weights()
