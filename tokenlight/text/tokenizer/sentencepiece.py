@@ -9,9 +9,11 @@ order of scores.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tokenizers import AddedToken, models, normalizers
+from tokenizers import models, normalizers
 
 from tokenlight.text.tokenizer.codec import Codec
+from tokenlight.text.tokenizer.typed_tokens import SPECIAL, TokenType, TypedTokens
+from tokenlight.text.tokenizer.vocabulary import Vocabulary
 
 SPACE = "\u2581"
 """How pieces write a blank."""
@@ -19,22 +21,22 @@ SPACE = "\u2581"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentencePieceModel:
-    """A vocabulary with scores. Ids are places in `pieces`."""
+    """A vocabulary with scores."""
 
-    pieces: Sequence[str]
+    typed: TypedTokens
     scores: Sequence[float]
-    text_ids: Sequence[int]
-    """The pieces that text is made of: all but special, user-defined and byte pieces."""
-    unknown: str | None
     adds_space: bool
     """Whether a text, and what follows a special token, is read with one more blank before it."""
 
-    def make_codec(
-        self, *, user_defined: Sequence[AddedToken], special: Sequence[AddedToken]
-    ) -> Codec:
-        vocab = {piece: i for i, piece in enumerate(self.pieces)}
+    def make_codec(self) -> Codec:
+        pieces = self.typed.tokens
+        unknown = self.typed.ids(TokenType.UNKNOWN)
         model = models.BPE(
-            vocab, self._merges(), unk_token=self.unknown, fuse_unk=True, byte_fallback=True
+            {piece: i for i, piece in enumerate(pieces)},
+            self._merges(),
+            unk_token=pieces[unknown[0]] if unknown else None,
+            fuse_unk=True,
+            byte_fallback=True,
         )
         blanks: normalizers.Normalizer = normalizers.Replace(" ", SPACE)
         if self.adds_space:
@@ -43,15 +45,25 @@ class SentencePieceModel:
             model,
             normalizer=blanks,
             pre_tokenizer=None,
-            user_defined=user_defined,
-            special=special,
+            user_defined=self.typed.user_defined(),
+            special=self.typed.special(),
         )
 
+    def make_vocabulary(self) -> Vocabulary:
+        plain = self.typed.plain()
+        for i in self.typed.ids(TokenType.BYTE):
+            byte = byte_of(self.typed.tokens[i])
+            if byte is not None:
+                plain[i] = byte
+        return Vocabulary(piece_bytes(self.typed.tokens, plain), self.typed.ids(*SPECIAL))
+
     def _merges(self) -> list[tuple[str, str]]:
-        known = {self.pieces[i] for i in self.text_ids}
+        # Control pieces are not made of letters: text that spells one stays text.
+        text_ids = self.typed.ids(TokenType.NORMAL, TokenType.UNUSED)
+        known = {self.typed.tokens[i] for i in text_ids}
         merges = []
-        for i in sorted(self.text_ids, key=self.scores.__getitem__, reverse=True):
-            piece = self.pieces[i]
+        for i in sorted(text_ids, key=self.scores.__getitem__, reverse=True):
+            piece = self.typed.tokens[i]
             # Of several ways to make one piece, the longer left part first: transformers' order.
             for cut in range(len(piece) - 1, 0, -1):
                 if piece[:cut] in known and piece[cut:] in known:
