@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows are (query, head of the group) pairs. Scores are sums along the head dimension and outputs
-// sums along tokens, each in one chain of fused multiply-adds from the first to the last: the same
-// for every number of rows at once.
+// Paged attention by items: the partitions of some queries, each softened by itself, merged in
+// order.
 
-constexpr int kScoreRows = kMaxTileRows >= 16 ? 8 : 2;
-constexpr int kValueRows = kMaxTileRows >= 16 ? 4 : 2;
-constexpr int kPartitionVectors = kPartitionTokens / kLanes;
+#include "cpu/attention_tile_body.h"
+
+// Up to this many rows read the cache in place.
+constexpr int kCachedRows = 8;
 
 // The item's place in the cache and its rows.
 template <class T>
@@ -64,172 +64,33 @@ struct Span {
     }
 };
 
+// Scaled queries: row after row, padded with zeros, and turned (dimension by dimension).
 template <class T>
-inline void TurnQueries(const Span<T>& span, std::int64_t stride, float* out) {
+inline void ScaleQueries(const Span<T>& span, std::int64_t stride, const AttentionBuffers& b) {
     const AttentionArgs& a = span.args;
+    const std::int64_t padded = PaddedHead(a);
     for (int row = 0; row < span.num_rows; ++row) {
         const float* q = a.q + span.TokenOf(row) * a.q_stride + span.HeadOf(row) * a.head_dim;
-        for (std::int64_t i = 0; i < a.head_dim; ++i) out[i * stride + row] = q[i] * a.scale;
+        float* out = b.queries + row * padded;
+        for (std::int64_t i = 0; i < padded; ++i) {
+            out[i] = i < a.head_dim ? q[i] * a.scale : 0.0F;
+        }
+        for (std::int64_t i = 0; i < padded; ++i) b.turned_queries[i * stride + row] = out[i];
     }
 }
 
-// out[i * kTileTokens + j] = rows[j][i]
+// Asks for the tile's worth of tokens from `first` that lie before `end`.
 template <class T>
-inline void TurnKeys(const T* const rows[kTileTokens], int head_dim, float* out) {
-    const int full = head_dim / kLanes * kLanes;
-    for (int half = 0; half < kTileTokens; half += kLanes) {
-        for (int i = 0; i < full; i += kLanes) {
-            Vec tile[kLanes];
-            for (int j = 0; j < kLanes; ++j) tile[j] = Load(rows[half + j] + i);
-            Transpose(tile, out + i * kTileTokens + half, kTileTokens);
-        }
-        for (int i = full; i < head_dim; ++i) {
-            for (int j = 0; j < kLanes; ++j) {
-                out[i * kTileTokens + half + j] = ToFloat(rows[half + j][i]);
-            }
-        }
-    }
-}
-
-template <int R>
-inline void ScoreRows(const float* queries, std::int64_t stride, const float* keys, int head_dim,
-                      float* scores) {
-    Vec sum[R][2];
-    for (int r = 0; r < R; ++r) sum[r][0] = sum[r][1] = Zero();
-    for (int i = 0; i < head_dim; ++i) {
-        const Vec k0 = Load(keys + i * kTileTokens), k1 = Load(keys + i * kTileTokens + kLanes);
-        for (int r = 0; r < R; ++r) {
-            const Vec q = Set(queries[i * stride + r]);
-            sum[r][0] = Fma(q, k0, sum[r][0]);
-            sum[r][1] = Fma(q, k1, sum[r][1]);
-        }
-    }
-    for (int r = 0; r < R; ++r) {
-        Store(scores + r * kPartitionTokens, sum[r][0]);
-        Store(scores + r * kPartitionTokens + kLanes, sum[r][1]);
-    }
-}
-
-inline void ScoreTile(const AttentionBuffers& b, std::int64_t stride, int head_dim, int num_rows,
-                      int tile_start) {
-    float* scores = b.scores + tile_start;
-    int row = 0;
-    for (; num_rows - row >= kScoreRows; row += kScoreRows) {
-        ScoreRows<kScoreRows>(b.queries + row, stride, b.keys, head_dim,
-                              scores + row * kPartitionTokens);
-    }
-    for (; num_rows - row >= 4; row += 4) {
-        ScoreRows<4>(b.queries + row, stride, b.keys, head_dim, scores + row * kPartitionTokens);
-    }
-    for (; num_rows - row >= 2; row += 2) {
-        ScoreRows<2>(b.queries + row, stride, b.keys, head_dim, scores + row * kPartitionTokens);
-    }
-    for (; num_rows - row >= 1; row += 1) {
-        ScoreRows<1>(b.queries + row, stride, b.keys, head_dim, scores + row * kPartitionTokens);
-    }
-}
-
-// `fill` in the lanes of vector v that lie outside [low, high).
-inline Vec Outside(Vec x, int v, int low, int high, float fill) {
-    static const float kLane[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const Vec lane = Load(kLane);
-    const Vec at_least_low = Set(static_cast<float>(low - v * kLanes));
-    const Vec below_high = Set(static_cast<float>(high - v * kLanes));
-    return IfLess(lane, at_least_low, Set(fill), IfLess(lane, below_high, x, Set(fill)));
-}
-
-// Scores to weights, in place, for the tokens [low, high) of the partition; zero in the rest of the
-// vectors [first, last).
-inline void Soften(float* scores, int first, int last, int low, int high, float softcap,
-                   float* largest, float* weight) {
-    const int begin = low / kLanes, end = (high + kLanes - 1) / kLanes;
-    Vec most = Set(-INFINITY);
-    for (int v = begin; v < end; ++v) {
-        Vec s = Load(scores + v * kLanes);
-        if (softcap != 0.0F) s = Mul(Set(softcap), Tanh(Mul(s, Set(1.0F / softcap))));
-        if (v == begin || v == end - 1) s = Outside(s, v, low, high, -INFINITY);
-        Store(scores + v * kLanes, s);
-        most = Max(s, most);
-    }
-    *largest = MaxLane(most);
-    const Vec top = Set(*largest);
-    Vec sum = Zero();
-    for (int v = begin; v < end; ++v) {
-        const Vec p = Exp(Sub(Load(scores + v * kLanes), top));
-        Store(scores + v * kLanes, p);
-        sum = Add(sum, p);
-    }
-    *weight = SumLanes(sum);
-    for (int v = first; v < begin; ++v) Store(scores + v * kLanes, Zero());
-    for (int v = end; v < last; ++v) Store(scores + v * kLanes, Zero());
-}
-
-template <int R, int C>
-inline void AddValues(const float* weights, const float* values, std::int64_t stride, int count,
-                      float* sums) {
-    Vec sum[R][C];
-    for (int r = 0; r < R; ++r) {
-        for (int c = 0; c < C; ++c) sum[r][c] = Load(sums + r * stride + c * kLanes);
-    }
+inline void PrefetchNext(const Span<T>& span, const void* cache, std::int64_t first,
+                         std::int64_t end) {
+    if (first >= end) return;
+    const T* rows[kTileTokens];
+    const int count = static_cast<int>(Least<std::int64_t>(kTileTokens, end - first));
+    span.FindRows(cache, first, count, rows);
     for (int j = 0; j < count; ++j) {
-        Vec v[C];
-        for (int c = 0; c < C; ++c) v[c] = Load(values + j * stride + c * kLanes);
-        for (int r = 0; r < R; ++r) {
-            const Vec p = Set(weights[r * kPartitionTokens + j]);
-            for (int c = 0; c < C; ++c) sum[r][c] = Fma(p, v[c], sum[r][c]);
+        for (std::int64_t i = 0; i < span.args.head_dim; i += static_cast<int>(64 / sizeof(T))) {
+            Prefetch(rows[j] + i);
         }
-    }
-    for (int r = 0; r < R; ++r) {
-        for (int c = 0; c < C; ++c) Store(sums + r * stride + c * kLanes, sum[r][c]);
-    }
-}
-
-template <int R>
-inline void AddValueRows(const float* weights, const float* values, std::int64_t stride, int count,
-                         float* sums) {
-    std::int64_t c = 0;
-    for (; stride - c >= 4 * kLanes; c += 4 * kLanes) {
-        AddValues<R, 4>(weights, values + c, stride, count, sums + c);
-    }
-    for (; stride - c >= kLanes; c += kLanes) {
-        AddValues<R, 1>(weights, values + c, stride, count, sums + c);
-    }
-}
-
-inline void AddValueTile(const AttentionBuffers& b, std::int64_t stride, int num_rows,
-                         int tile_start, int count) {
-    const float* weights = b.scores + tile_start;
-    int row = 0;
-    for (; num_rows - row >= kValueRows; row += kValueRows) {
-        AddValueRows<kValueRows>(weights + row * kPartitionTokens, b.values, stride, count,
-                                 b.sums + row * stride);
-    }
-    for (; num_rows - row >= 3; row += 3) {
-        AddValueRows<3>(weights + row * kPartitionTokens, b.values, stride, count,
-                        b.sums + row * stride);
-    }
-    for (; num_rows - row >= 1; row += 1) {
-        AddValueRows<1>(weights + row * kPartitionTokens, b.values, stride, count,
-                        b.sums + row * stride);
-    }
-}
-
-template <class T>
-inline void ConvertValues(const T* const rows[kTileTokens], int count, int head_dim,
-                          std::int64_t stride, float* out) {
-    const int full = head_dim / kLanes * kLanes;
-    for (int j = 0; j < count; ++j) {
-        for (int i = 0; i < full; i += kLanes) Store(out + j * stride + i, Load(rows[j] + i));
-        if (full < head_dim) {
-            Store(out + j * stride + full, LoadN(rows[j] + full, head_dim - full));
-        }
-    }
-}
-
-template <class T>
-inline void PrefetchRows(const T* const rows[kTileTokens], int head_dim) {
-    for (int j = 0; j < kTileTokens; ++j) {
-        for (int i = 0; i < head_dim; i += static_cast<int>(64 / sizeof(T))) Prefetch(rows[j] + i);
     }
 }
 
@@ -245,7 +106,8 @@ inline void AttendPartition(const Span<T>& span, std::int64_t partition, std::in
     const int head_dim = static_cast<int>(a.head_dim);
     const int first_tile = static_cast<int>((low - start) / kTileTokens) * kTileTokens;
     const int end = static_cast<int>(high - start);
-    const bool is_decode = span.num_rows <= 16;
+    const bool is_few = span.num_rows <= kCachedRows;
+    const std::int64_t padded = PaddedHead(a);
     const T* rows[kTileTokens];
     for (int t = first_tile; t < end; t += kTileTokens) {
         // Of a tile that the window cuts, the tokens before it may hold anything: the first seen
@@ -257,14 +119,13 @@ inline void AttendPartition(const Span<T>& span, std::int64_t partition, std::in
             for (int j = kTileTokens - 1; j >= 0; --j)
                 rows[j] = rows[j >= skipped ? j - skipped : 0];
         }
-        TurnKeys(rows, head_dim, b.keys);
-        if (is_decode && t + kTileTokens < end) {
-            span.FindRows(a.k_cache, start + t + kTileTokens,
-                          static_cast<int>(Least<std::int64_t>(kTileTokens, end - t - kTileTokens)),
-                          rows);
-            PrefetchRows(rows, head_dim);
+        if (!is_few) {
+            TurnKeys(rows, head_dim, b.keys);
+            ScoreTileTurned(b, stride, static_cast<int>(padded), span.num_rows, t);
+            continue;
         }
-        ScoreTile(b, stride, head_dim, span.num_rows, t);
+        PrefetchNext(span, a.k_cache, start + t + kTileTokens, start + end);
+        ScoreTileCached(b, padded, rows, head_dim, span.num_rows, t);
     }
     const int last_vector = (end + kLanes - 1) / kLanes;
     for (int row = 0; row < span.num_rows; ++row) {
@@ -281,20 +142,18 @@ inline void AttendPartition(const Span<T>& span, std::int64_t partition, std::in
                 Store(scores + v * kLanes, Zero());
         }
     }
-    const std::int64_t padded = PaddedHead(a);
     for (std::int64_t i = 0; i < span.num_rows * padded; i += kLanes) Store(b.sums + i, Zero());
-    const int first_seen = static_cast<int>(low - start);
-    for (int t = first_seen; t < end; t += kTileTokens) {
+    for (int t = static_cast<int>(low - start); t < end; t += kTileTokens) {
         const int count = static_cast<int>(Least<std::int64_t>(kTileTokens, end - t));
         span.FindRows(a.v_cache, start + t, count, rows);
-        ConvertValues(rows, count, head_dim, padded, b.values);
-        if (is_decode && t + kTileTokens < end) {
-            span.FindRows(a.v_cache, start + t + kTileTokens,
-                          static_cast<int>(Least<std::int64_t>(kTileTokens, end - t - kTileTokens)),
-                          rows);
-            PrefetchRows(rows, head_dim);
+        if (is_few && head_dim == padded) {
+            PrefetchNext(span, a.v_cache, start + t + kTileTokens, start + end);
+            AddValueTile(b, rows, span.num_rows, padded, t, count);
+            continue;
         }
-        AddValueTile(b, padded, span.num_rows, t, count);
+        const float* converted[kTileTokens];
+        ConvertValues(rows, count, head_dim, padded, b.values, converted);
+        AddValueTile(b, converted, span.num_rows, padded, t, count);
     }
 }
 
@@ -348,7 +207,7 @@ inline void AttendItem(const AttentionArgs& a, const AttentionItem& item, std::i
                        const AttentionBuffers& b, float* partials) {
     const Span<T> span(a, item);
     const std::int64_t padded = PaddedHead(a), partial_floats = PartialFloats(a);
-    TurnQueries(span, stride, b.queries);
+    ScaleQueries(span, stride, b);
     for (int row = 0; row < span.num_rows; ++row)
         Partial{b.states + row * partial_floats}.weight() = 0;
     for (std::int64_t p = 0; p < item.num_partitions; ++p) {

@@ -19,15 +19,16 @@ inline std::int64_t PartialFloats(const AttentionArgs& a) { return 16 + PaddedHe
 
 // One worker's buffers, cut from one piece of memory; all in floats.
 struct AttentionBuffers {
-    float* queries;      // [head_dim, max_rows], scaled
-    float* keys;         // [head_dim, kTileTokens]
-    float* values;       // [kTileTokens, padded head]
-    float* scores;       // [max_rows, kPartitionTokens]
-    float* sums;         // [max_rows, padded head]: of one partition
-    float* states;       // [max_rows, PartialFloats]: merged so far
-    float* largest;      // [max_rows]: of one partition
-    float* weights;      // [max_rows]: of one partition
-    std::int64_t total;  // floats
+    float* queries;         // [max_rows, padded head], scaled
+    float* turned_queries;  // [padded head, max_rows]
+    float* keys;            // [padded head, kTileTokens]
+    float* values;          // [kTileTokens, padded head]
+    float* scores;          // [max_rows, kPartitionTokens]
+    float* sums;            // [max_rows, padded head]: of one partition
+    float* states;          // [max_rows, PartialFloats]: merged so far
+    float* largest;         // [max_rows]: of one partition
+    float* weights;         // [max_rows]: of one partition
+    std::int64_t total;     // floats
 
     AttentionBuffers(const AttentionArgs& a, std::int64_t max_rows, float* memory) {
         const std::int64_t rows = (max_rows + 15) / 16 * 16;
@@ -37,8 +38,9 @@ struct AttentionBuffers {
             at += count;
             return taken;
         };
-        queries = take(a.head_dim * rows);
-        keys = take(a.head_dim * kTileTokens);
+        queries = take(rows * PaddedHead(a));
+        turned_queries = take(PaddedHead(a) * rows);
+        keys = take(PaddedHead(a) * kTileTokens);
         values = take(PaddedHead(a) * kTileTokens);
         scores = take(rows * kPartitionTokens);
         sums = take(rows * PaddedHead(a));

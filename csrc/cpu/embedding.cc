@@ -9,68 +9,25 @@
 namespace tokenlight::cpu {
 namespace {
 
-float HalfAt(const std::uint8_t* p) {
-    Half half;
-    std::memcpy(&half, p, sizeof(half));
-    return ToFloat(half);
-}
-
-// Where a row's bytes of one block are: in a tile they are 4 of each 64; in a row after the last
-// tile, all.
-struct BlockOfRow {
-    const std::uint8_t* scales;
-    const std::uint8_t* quants;
-    int scale_stride;  // between kinds of scale
-    int quad_stride;   // between groups of 4 quant bytes
-    std::uint8_t flip;
-
-    std::uint8_t Quant(int i) const { return quants[i / 4 * quad_stride + i % 4] ^ flip; }
-    float Scale(int kind) const { return HalfAt(scales + kind * scale_stride); }
-};
-
-// In separate roundings, as the reference does: this must be exact.
-void Dequantize(WeightFormat format, const BlockOfRow& block, float* out) {
-    const float step = block.Scale(0);
-    if (format == WeightFormat::kQ8_0) {
-        for (int i = 0; i < kBlockElements; ++i) {
-            out[i] = step * static_cast<float>(static_cast<std::int8_t>(block.Quant(i)));
-        }
-        return;
-    }
-    constexpr int kHalfBlock = kBlockElements / 2;
-    const bool has_minimum = format == WeightFormat::kQ4_1;
-    const float minimum = has_minimum ? block.Scale(1) : 0.0F;
-    for (int i = 0; i < kHalfBlock; ++i) {
-        const std::uint8_t byte = block.Quant(i);
-        const int low = byte & 0x0F, high = byte >> 4;
-        out[i] = has_minimum ? step * static_cast<float>(low) + minimum
-                             : step * static_cast<float>(low - 8);
-        out[i + kHalfBlock] = has_minimum ? step * static_cast<float>(high) + minimum
-                                          : step * static_cast<float>(high - 8);
-    }
-}
+constexpr int kMaxBlockBytes = 256;
 
 void QuantizedRow(const EmbeddingArgs& a, std::int64_t id, float* out) {
+    const BlockLayout layout = LayoutOf(a.format);
+    const std::int64_t block_bytes = layout.Bytes();
+    const std::int64_t num_blocks = a.width / layout.num_elements;
+    const std::int64_t row_bytes = num_blocks * block_bytes;
     const auto* table = static_cast<const std::uint8_t*>(a.table);
-    const std::int64_t row_bytes = RowBytes(a.format, a.width);
-    const std::int64_t num_blocks = a.width / kBlockElements;
-    const std::int64_t block_bytes = row_bytes / num_blocks;
-    const int scale_bytes = a.format == WeightFormat::kQ4_1 ? 4 : 2;
     const bool is_tiled = id < a.num_rows / kTileRows * kTileRows;
-    const std::int64_t lane = id % kTileRows;
+    const std::uint8_t* tile = table + id / kTileRows * kTileRows * row_bytes;
+    std::uint8_t ordered[kMaxBlockBytes];
     for (std::int64_t b = 0; b < num_blocks; ++b) {
-        BlockOfRow block;
+        const std::uint8_t* block = table + id * row_bytes + b * block_bytes;
         if (is_tiled) {
-            const std::uint8_t* tile =
-                table + id / kTileRows * kTileRows * row_bytes + b * block_bytes * kTileRows;
-            block = {tile + 2 * lane, tile + scale_bytes * kTileRows + 4 * lane, 2 * kTileRows,
-                     4 * kTileRows,
-                     static_cast<std::uint8_t>(a.format == WeightFormat::kQ8_0 ? 0x80 : 0)};
-        } else {
-            const std::uint8_t* row = table + id * row_bytes + b * block_bytes;
-            block = {row, row + scale_bytes, 2, 4, 0};
+            TakeRow(layout, tile + b * block_bytes * kTileRows, static_cast<int>(id % kTileRows),
+                    ordered);
+            block = ordered;
         }
-        Dequantize(a.format, block, out + b * kBlockElements);
+        DequantizeBlock(a.format, block, out + b * layout.num_elements);
     }
 }
 
@@ -105,9 +62,7 @@ void Embedding(const EmbeddingArgs& args, Worker& worker) {
             case WeightFormat::kBf16:
                 DenseRow<Bf16>(args, args.ids[t], out);
                 break;
-            case WeightFormat::kQ4_0:
-            case WeightFormat::kQ4_1:
-            case WeightFormat::kQ8_0:
+            default:
                 QuantizedRow(args, args.ids[t], out);
                 break;
         }

@@ -13,7 +13,8 @@ std::size_t LinearScratchBytes(const LinearArgs& args, int num_workers) {
 
 void Linear(const LinearArgs& args, Worker& worker) {
     if (IsDense(args.format)) return DenseLinear(args, worker);
-    QuantizedLinear(args, worker);
+    if (LayoutOf(args.format).num_elements == 32) return QuantizedLinear32(args, worker);
+    QuantizedLinear256(args, worker);
 }
 
 }  // namespace tokenlight::cpu

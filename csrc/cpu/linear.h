@@ -29,8 +29,9 @@ std::size_t LinearScratchBytes(const LinearArgs& args, int num_workers);
 
 void Linear(const LinearArgs& args, Worker& worker);
 
-// The two halves of Linear, by kind of weight.
+// Linear by kind of weight: dense, or in blocks of 32 or 256.
 void DenseLinear(const LinearArgs& args, Worker& worker);
-void QuantizedLinear(const LinearArgs& args, Worker& worker);
+void QuantizedLinear32(const LinearArgs& args, Worker& worker);
+void QuantizedLinear256(const LinearArgs& args, Worker& worker);
 
 }  // namespace tokenlight::cpu

@@ -1,79 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// A format says how a tile's block becomes 8 registers of 4 x 16 weights, and how its sums become
-// floats.
-
-constexpr int kVectors = kBlockElements / 4;
-
-struct Nibbles {
-    static constexpr int kQuantBytes = 16 * kTileRows;
-    static void Unpack(const std::uint8_t* quants, Bytes w[kVectors]) {
-        for (int v = 0; v < kVectors / 2; ++v) {
-            const Bytes packed = LoadBytes(quants + 64 * v);
-            w[v] = LowNibbles(packed);
-            w[v + kVectors / 2] = HighNibbles(packed);
-        }
-    }
-    static IVec Dot(IVec sum, const Bytes& w, const std::int8_t* x) { return DotSmall(sum, w, x); }
-};
-
-struct Q4_0 : Nibbles {
-    static constexpr int kNumScales = 1;
-    static constexpr int kWeightBias = 8;
-    static IVec Start(std::int32_t correction) { return ISet(correction); }
-};
-
-struct Q4_1 : Nibbles {
-    static constexpr int kNumScales = 2;  // step, minimum
-    static constexpr int kWeightBias = 0;
-    static IVec Start(std::int32_t) { return ISet(0); }
-};
-
-struct Q8_0 {
-    static constexpr int kQuantBytes = 32 * kTileRows;
-    static constexpr int kNumScales = 1;
-    static constexpr int kWeightBias = 128;
-    static void Unpack(const std::uint8_t* quants, Bytes w[kVectors]) {
-        for (int v = 0; v < kVectors; ++v) w[v] = LoadBytes(quants + 64 * v);
-    }
-    static IVec Dot(IVec sum, const Bytes& w, const std::int8_t* x) { return DotBiased(sum, w, x); }
-    static IVec Start(std::int32_t correction) { return BiasedStart(correction); }
-};
+// A product of tiles with rounded activations, over a format F (linear_formats_*_body.h), which
+// says how 32 weights of each of 16 rows become 8 registers of whole numbers (Unpack), where their
+// sums start (Start) and what turns sums into floats (Step, Minimum).
 
 template <class F>
-constexpr int kScaleBytes = 2 * kTileRows * F::kNumScales;
-template <class F>
-constexpr int kTileBlockBytes = kScaleBytes<F> + F::kQuantBytes;
+constexpr std::int64_t kTileBlockBytes = kTileRows * LayoutOf(F::kFormat).Bytes();
 
-// How far ahead of its use a matrix-vector product asks for its weights.
+// How far ahead of its use a product with few rows asks for its weights.
 constexpr int kPrefetchBytes = 3072;
+
+// Rows that the registers hold beside the weights and scales.
+template <class F>
+constexpr int kMaxRows = F::kHalves == 2 && kMaxTileRows > 8 ? 8 : kMaxTileRows;
 
 // The products of one tile with R rows from `row` of a group. The order of additions is the same
 // for every R.
 template <class F, int R>
 inline void TileTimesRows(const std::uint8_t* tile, const XBlock* x, int num_blocks, int row,
                           Vec y[R]) {
+    constexpr int kHalfVectors = kVectors / F::kHalves;
+    constexpr int kPrefetchShare = static_cast<int>(kTileBlockBytes<F> / F::kBlocks);
     for (int r = 0; r < R; ++r) y[r] = Zero();
-    for (int b = 0; b < num_blocks; ++b, tile += kTileBlockBytes<F>, ++x) {
-        if constexpr (R <= 2) {
-            for (int at = 0; at < kTileBlockBytes<F>; at += 64)
-                Prefetch(tile + kPrefetchBytes + at);
+    for (int b = 0; b < num_blocks; ++b, ++x) {
+        const int block = b % F::kBlocks;
+        if constexpr (R <= 8) {
+            const std::uint8_t* ahead = tile + kPrefetchBytes + block * kPrefetchShare;
+            for (int at = 0; at < kPrefetchShare; at += 64) Prefetch(ahead + at);
         }
         Bytes w[kVectors];
-        F::Unpack(tile + kScaleBytes<F>, w);
-        const Vec step = Load(reinterpret_cast<const Half*>(tile));
-        for (int r = 0; r < R; ++r) {
-            IVec high = ISet(0);
-            IVec low = F::Start(x->start[row + r]);
-            for (int v = 0; v < kVectors; ++v) {
-                high = F::Dot(high, w[v], x->high[row + r] + 4 * v);
-                low = F::Dot(low, w[v], x->low[row + r] + 4 * v);
+        F::Unpack(tile, block, w);
+        for (int half = 0; half < F::kHalves; ++half) {
+            const Vec step = F::Step(tile, block, half);
+            const int first = half * kHalfVectors;
+            for (int r = 0; r < R; ++r) {
+                IVec high = ISet(0);
+                IVec low = F::Start(x->start[half][row + r]);
+                for (int v = first; v < first + kHalfVectors; ++v) {
+                    high = F::Dot(high, w[v], x->high[row + r] + 4 * v);
+                    low = F::Dot(low, w[v], x->low[row + r] + 4 * v);
+                }
+                y[r] = Fma(Mul(ToFloats(Join(high, low)), step), Set(x->step[row + r]), y[r]);
             }
-            y[r] = Fma(Mul(ToFloats(Join(high, low)), step), Set(x->step[row + r]), y[r]);
+            if constexpr (F::kHasMinimum) {
+                const Vec minimum = F::Minimum(tile, block, half);
+                for (int r = 0; r < R; ++r) {
+                    y[r] = Fma(minimum, Set(x->step_sum[half][row + r]), y[r]);
+                }
+            }
         }
-        if constexpr (F::kNumScales == 2) {
-            const Vec minimum = Load(reinterpret_cast<const Half*>(tile + 2 * kTileRows));
-            for (int r = 0; r < R; ++r) y[r] = Fma(minimum, Set(x->step_sum[row + r]), y[r]);
-        }
+        if (block == F::kBlocks - 1) tile += kTileBlockBytes<F>;
     }
 }
 
@@ -105,16 +80,18 @@ template <class F>
 inline void TileGroup(const std::uint8_t* tile, const XBlock* x, int num_blocks, int num_rows,
                       const Output& out) {
     int row = 0;
-    if constexpr (kMaxTileRows >= 16) {
+    if constexpr (kMaxRows<F> >= 16) {
         for (; num_rows - row >= 16; row += 16) TileRows<F, 16>(tile, x, num_blocks, row, out);
+    }
+    if constexpr (kMaxRows<F> >= 8) {
         for (; num_rows - row >= 8; row += 8) TileRows<F, 8>(tile, x, num_blocks, row, out);
     }
     for (; num_rows - row >= 4; row += 4) TileRows<F, 4>(tile, x, num_blocks, row, out);
-    for (; num_rows - row >= 2; row += 2) TileRows<F, 2>(tile, x, num_blocks, row, out);
     for (; num_rows - row >= 1; row += 1) TileRows<F, 1>(tile, x, num_blocks, row, out);
 }
 
-inline void RoundRow(const float* x, XBlock* blocks, int num_blocks, int row, int weight_bias) {
+template <class F>
+inline void RoundRow(const float* x, XBlock* blocks, int num_blocks, int row) {
     for (int b = 0; b < num_blocks; ++b, x += kBlockElements) {
         const Vec magnitude = Max(Abs(Load(x)), Abs(Load(x + kLanes)));
         const float most = MaxLane(magnitude);
@@ -123,12 +100,15 @@ inline void RoundRow(const float* x, XBlock* blocks, int num_blocks, int row, in
         const float inverse = is_tiny ? 0.0F : kMaxQuant / most;
         std::int8_t* high = blocks[b].high[row];
         std::int8_t* low = blocks[b].low[row];
-        const std::int32_t sum = RoundToInt15(x, inverse, high, low) +
-                                 RoundToInt15(x + kLanes, inverse, high + kLanes, low + kLanes);
+        std::int32_t sums[2] = {RoundToInt15(x, inverse, high, low),
+                                RoundToInt15(x + kLanes, inverse, high + kLanes, low + kLanes)};
+        if constexpr (F::kHalves == 1) sums[0] += sums[1];
         const float step = is_tiny ? 0.0F : most / kMaxQuant;
         blocks[b].step[row] = step;
-        blocks[b].step_sum[row] = step * static_cast<float>(sum);
-        blocks[b].start[row] = -weight_bias * sum;
+        for (int half = 0; half < F::kHalves; ++half) {
+            blocks[b].step_sum[half][row] = step * static_cast<float>(sums[half]);
+            blocks[b].start[half][row] = -F::kWeightBias * sums[half];
+        }
     }
 }
 
@@ -142,35 +122,27 @@ inline XBlock* RoundActivations(const LinearArgs& a, Worker& worker) {
         x_blocks += worker.index() * (XBytes(a) / static_cast<std::int64_t>(sizeof(XBlock)));
     const std::int64_t step = is_private ? 1 : worker.count();
     for (std::int64_t t = is_private ? 0 : worker.index(); t < a.num_rows; t += step) {
-        RoundRow(a.x + t * a.x_stride, x_blocks + t / kGroupRows * num_blocks, num_blocks,
-                 static_cast<int>(t % kGroupRows), F::kWeightBias);
+        RoundRow<F>(a.x + t * a.x_stride, x_blocks + t / kGroupRows * num_blocks, num_blocks,
+                    static_cast<int>(t % kGroupRows));
     }
     if (!is_private) worker.Sync();
     return x_blocks;
 }
 
-// The rows after the last full tile, in layout rows, as a tile whose other rows are zero.
+// The rows after the last full tile, which are ordered blocks row after row, as a tile whose other
+// rows are zero.
 template <class F>
 inline void GatherTail(const LinearArgs& a, std::uint8_t* tile) {
+    constexpr BlockLayout kLayout = LayoutOf(F::kFormat);
     const int num_rows = static_cast<int>(a.n % kTileRows);
-    const int num_blocks = static_cast<int>(a.k / kBlockElements);
-    constexpr int kRowScaleBytes = kScaleBytes<F> / kTileRows;
-    constexpr int kRowQuantBytes = F::kQuantBytes / kTileRows;
-    constexpr std::uint8_t kFlip = F::kWeightBias == 128 ? 0x80 : 0;
-    std::memset(tile, 0, static_cast<std::size_t>(num_blocks) * kTileBlockBytes<F>);
-    const auto* rows =
-        static_cast<const std::uint8_t*>(a.weight) + (a.n - num_rows) * RowBytes(a.format, a.k);
+    const std::int64_t num_blocks = a.k / kLayout.num_elements;
+    std::memset(tile, 0, static_cast<std::size_t>(num_blocks * kTileBlockBytes<F>));
+    const auto* block = static_cast<const std::uint8_t*>(a.weight) +
+                        (a.n - num_rows) * num_blocks * kLayout.Bytes();
     for (int r = 0; r < num_rows; ++r) {
-        for (int b = 0; b < num_blocks; ++b) {
-            std::uint8_t* out = tile + b * kTileBlockBytes<F>;
-            for (int s = 0; s < F::kNumScales; ++s) {
-                std::memcpy(out + 2 * (s * kTileRows + r), rows + 2 * s, 2);
-            }
-            for (int i = 0; i < kRowQuantBytes; ++i) {
-                out[kScaleBytes<F> + i / 4 * 64 + 4 * r + i % 4] =
-                    static_cast<std::uint8_t>(rows[kRowScaleBytes + i] ^ kFlip);
-            }
-            rows += kRowScaleBytes + kRowQuantBytes;
+        for (std::int64_t b = 0; b < num_blocks; ++b) {
+            PutRow(kLayout, block, r, tile + b * kTileBlockBytes<F>);
+            block += kLayout.Bytes();
         }
     }
 }
@@ -213,7 +185,3 @@ inline void QuantizedProduct(const LinearArgs& a, Worker& worker) {
         }
     }
 }
-
-inline void ProductQ4_0(const LinearArgs& a, Worker& worker) { QuantizedProduct<Q4_0>(a, worker); }
-inline void ProductQ4_1(const LinearArgs& a, Worker& worker) { QuantizedProduct<Q4_1>(a, worker); }
-inline void ProductQ8_0(const LinearArgs& a, Worker& worker) { QuantizedProduct<Q8_0>(a, worker); }

@@ -8,6 +8,8 @@
 namespace tokenlight::cpu {
 
 constexpr int kGroupRows = 16;
+// Activations that share a step. Blocks of weights are one or several of these.
+constexpr int kBlockElements = 32;
 
 // 32 activations of each of 16 rows, rounded to multiples q of `step`, |q| <= kMaxQuant, kept as
 // 128 * high + low. One byte would do for speed; two cost a second product over weights that are in
@@ -17,8 +19,10 @@ struct XBlock {
     std::int8_t high[kGroupRows][kBlockElements];
     std::int8_t low[kGroupRows][kBlockElements];
     float step[kGroupRows];
-    float step_sum[kGroupRows];      // step * sum of q: what a weight's minimum is multiplied by
-    std::int32_t start[kGroupRows];  // -(bias of the stored weights) * sum of q
+    // For each half of 16, or in [0] for all 32, as the format's scales go: step * sum of q, which
+    // a weight's minimum is multiplied by, and -(bias of the stored weights) * sum of q.
+    float step_sum[2][kGroupRows];
+    std::int32_t start[2][kGroupRows];
 };
 // So that high fits a byte. 32 weights of 8 bits times this are below 2^31.
 constexpr float kMaxQuant = 127.0F * 128.0F;

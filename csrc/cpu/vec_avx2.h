@@ -146,6 +146,67 @@ inline Bytes LowNibbles(Bytes x) {
 inline Bytes HighNibbles(Bytes x) {
     return LowNibbles({_mm256_srli_epi16(x.low, 4), _mm256_srli_epi16(x.high, 4)});
 }
+// Fields of each byte: two bits from `shift` up, or a set bit as `value`.
+inline Bytes TwoBits(Bytes x, int shift) {
+    const __m128i count = _mm_cvtsi32_si128(shift);
+    const __m256i mask = _mm256_set1_epi8(3);
+    return {_mm256_and_si256(_mm256_srl_epi16(x.low, count), mask),
+            _mm256_and_si256(_mm256_srl_epi16(x.high, count), mask)};
+}
+inline __m256i WithBit(__m256i x, __m256i flags, __m256i bit, __m256i value) {
+    const __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(flags, bit), bit);
+    return _mm256_or_si256(x, _mm256_and_si256(is_set, value));
+}
+inline Bytes WithBit(Bytes x, Bytes flags, int bit, int value) {
+    const __m256i bits = _mm256_set1_epi8(static_cast<char>(1 << bit));
+    const __m256i values = _mm256_set1_epi8(static_cast<char>(value));
+    return {WithBit(x.low, flags.low, bits, values), WithBit(x.high, flags.high, bits, values)};
+}
+// 32 bits to 32 bytes: each byte keeps its own bit of the byte that it belongs to.
+inline __m256i WithMask(__m256i x, const std::uint8_t* mask, __m256i value) {
+    std::int32_t four;
+    std::memcpy(&four, mask, sizeof(four));
+    const __m256i owner = _mm256_setr_epi64x(0x0000000000000000, 0x0101010101010101,
+                                             0x0202020202020202, 0x0303030303030303);
+    const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32(four), owner);
+    return WithBit(x, spread, _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201)),
+                   value);
+}
+// `value` joined to the bytes whose bit is set among the 64 at `mask`.
+inline Bytes WithMask(Bytes x, const std::uint8_t* mask, int value) {
+    const __m256i values = _mm256_set1_epi8(static_cast<char>(value));
+    return {WithMask(x.low, mask, values), WithMask(x.high, mask + 4, values)};
+}
+// x | high << 4
+inline Bytes WithHigh(Bytes x, Bytes high) {
+    return {_mm256_or_si256(x.low, _mm256_slli_epi16(high.low, 4)),
+            _mm256_or_si256(x.high, _mm256_slli_epi16(high.high, 4))};
+}
+// table[x], for x below 16
+inline Bytes LookUp(Bytes x, const std::uint8_t table[16]) {
+    const __m256i values =
+        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+    return {_mm256_shuffle_epi8(values, x.low), _mm256_shuffle_epi8(values, x.high)};
+}
+inline Vec FromBytes(const std::uint8_t* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)),
+            _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)))};
+}
+inline Vec FromBytes(const std::int8_t* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+}
+// 2^(e - 128), a subnormal for 0 and 1.
+inline Vec FromHalvedExponents(const std::uint8_t* p) {
+    float lanes[kLanes];
+    for (int i = 0; i < kLanes; ++i) {
+        lanes[i] = FloatOfBits(p[i] < 2 ? 0x00200000U << p[i] : (p[i] - 1U) << 23);
+    }
+    return Load(lanes);
+}
+
 inline __m256i DotSmall(__m256i sum, __m256i weights, __m256i x) {
     const __m256i pairs = _mm256_maddubs_epi16(weights, x);
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
@@ -204,4 +265,11 @@ inline void Transpose(const Vec rows[16], float* out, int stride) {
         Store(lanes, rows[j]);
         for (int i = 0; i < 16; ++i) out[i * stride + j] = lanes[i];
     }
+}
+
+// The sums over lanes (in SumLanes' order) of sixteen registers.
+inline Vec SumEach(const Vec parts[16]) {
+    float sums[kLanes];
+    for (int i = 0; i < kLanes; ++i) sums[i] = SumLanes(parts[i]);
+    return Load(sums);
 }

@@ -106,6 +106,51 @@ inline Bytes LowNibbles(Bytes x) { return {_mm512_and_si512(x.v, _mm512_set1_epi
 inline Bytes HighNibbles(Bytes x) {
     return {_mm512_and_si512(_mm512_srli_epi16(x.v, 4), _mm512_set1_epi8(0x0F))};
 }
+// Fields of each byte: two bits from `shift` up, or a set bit as `value`.
+inline Bytes TwoBits(Bytes x, int shift) {
+    const __m512i moved = _mm512_srl_epi16(x.v, _mm_cvtsi32_si128(shift));
+    return {_mm512_and_si512(moved, _mm512_set1_epi8(3))};
+}
+inline Bytes WithBit(Bytes x, Bytes flags, int bit, int value) {
+    const __mmask64 is_set =
+        _mm512_test_epi8_mask(flags.v, _mm512_set1_epi8(static_cast<char>(1 << bit)));
+    const __m512i both = _mm512_or_si512(x.v, _mm512_set1_epi8(static_cast<char>(value)));
+    return {_mm512_mask_mov_epi8(x.v, is_set, both)};
+}
+// `value` joined to the bytes whose bit is set among the 64 at `mask`.
+inline Bytes WithMask(Bytes x, const std::uint8_t* mask, int value) {
+    std::uint64_t bits;
+    std::memcpy(&bits, mask, sizeof(bits));
+    const __m512i both = _mm512_or_si512(x.v, _mm512_set1_epi8(static_cast<char>(value)));
+    return {_mm512_mask_mov_epi8(x.v, bits, both)};
+}
+// x | high << 4
+inline Bytes WithHigh(Bytes x, Bytes high) {
+    return {_mm512_or_si512(x.v, _mm512_slli_epi16(high.v, 4))};
+}
+// table[x], for x below 16
+inline Bytes LookUp(Bytes x, const std::uint8_t table[16]) {
+    const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i*>(table));
+    return {_mm512_shuffle_epi8(_mm512_broadcast_i32x4(values), x.v)};
+}
+inline Vec FromBytes(const std::uint8_t* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes))};
+}
+inline Vec FromBytes(const std::int8_t* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+}
+// 2^(e - 128), a subnormal for 0 and 1.
+inline Vec FromHalvedExponents(const std::uint8_t* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    const __m512i e = _mm512_cvtepu8_epi32(bytes);
+    const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+    const __m512i tiny = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
+    const __mmask16 is_tiny = _mm512_cmplt_epu32_mask(e, _mm512_set1_epi32(2));
+    return {_mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, is_tiny, tiny))};
+}
+
 // Each lane's four weights times the four activations at `x`, added to the lane. Weights are below
 // 128.
 inline IVec DotSmall(IVec sum, Bytes weights, const std::int8_t* x) {
@@ -166,4 +211,29 @@ inline void Transpose(const Vec rows[16], float* out, int stride) {
         _mm512_storeu_ps(out + (8 + c) * stride, _mm512_shuffle_f32x4(high01, high23, 0x88));
         _mm512_storeu_ps(out + (12 + c) * stride, _mm512_shuffle_f32x4(high01, high23, 0xDD));
     }
+}
+
+// The sums over lanes (in SumLanes' order) of sixteen registers.
+inline Vec SumEach(const Vec parts[16]) {
+    __m512 eights[8], fours[4], twos[2];
+    // Halves added: eights[i] holds 8 lanes each of two registers, ordered so that the end is in
+    // order.
+    for (int i = 0; i < 8; ++i) {
+        const int first = i / 2 + i % 2 * 8;
+        const __m512 a = parts[first].v, b = parts[first + 4].v;
+        eights[i] =
+            _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+    }
+    for (int i = 0; i < 4; ++i) {
+        const __m512 a = eights[2 * i], b = eights[2 * i + 1];
+        fours[i] =
+            _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
+    }
+    for (int i = 0; i < 2; ++i) {
+        const __m512d a = _mm512_castps_pd(fours[2 * i]), b = _mm512_castps_pd(fours[2 * i + 1]);
+        twos[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)),
+                                _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+    }
+    return {_mm512_add_ps(_mm512_shuffle_ps(twos[0], twos[1], 0x88),
+                          _mm512_shuffle_ps(twos[0], twos[1], 0xDD))};
 }

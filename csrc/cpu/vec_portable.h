@@ -126,6 +126,46 @@ inline Bytes HighNibbles(Bytes x) {
     for (auto& lane : x.lane) lane >>= 4;
     return x;
 }
+// Fields of each byte: two bits from `shift` up, or a set bit as `value`.
+inline Bytes TwoBits(Bytes x, int shift) {
+    for (auto& lane : x.lane) lane = static_cast<std::uint8_t>(lane >> shift & 3);
+    return x;
+}
+inline Bytes WithBit(Bytes x, const Bytes& flags, int bit, int value) {
+    for (int i = 0; i < 4 * kLanes; ++i) {
+        if (flags.lane[i] >> bit & 1) x.lane[i] |= static_cast<std::uint8_t>(value);
+    }
+    return x;
+}
+// `value` joined to the bytes whose bit is set among the 64 at `mask`.
+inline Bytes WithMask(Bytes x, const std::uint8_t* mask, int value) {
+    for (int i = 0; i < 4 * kLanes; ++i) {
+        if (mask[i / 8] >> i % 8 & 1) x.lane[i] |= static_cast<std::uint8_t>(value);
+    }
+    return x;
+}
+// x | high << 4
+inline Bytes WithHigh(Bytes x, const Bytes& high) {
+    for (int i = 0; i < 4 * kLanes; ++i) x.lane[i] |= static_cast<std::uint8_t>(high.lane[i] << 4);
+    return x;
+}
+// table[x], for x below 16
+inline Bytes LookUp(Bytes x, const std::uint8_t table[16]) {
+    for (auto& lane : x.lane) lane = table[lane];
+    return x;
+}
+inline Vec FromBytes(const std::uint8_t* p) {
+    return Each([=](int i) { return static_cast<float>(p[i]); });
+}
+inline Vec FromBytes(const std::int8_t* p) {
+    return Each([=](int i) { return static_cast<float>(p[i]); });
+}
+// 2^(e - 128), a subnormal for 0 and 1.
+inline Vec FromHalvedExponents(const std::uint8_t* p) {
+    return Each(
+        [=](int i) { return FloatOfBits(p[i] < 2 ? 0x00200000U << p[i] : (p[i] - 1U) << 23); });
+}
+
 // Each lane's four weights times the four activations at `x`, added to the lane. Weights are below
 // 128.
 inline IVec DotSmall(IVec sum, const Bytes& weights, const std::int8_t* x) {
@@ -167,4 +207,9 @@ inline void Transpose(const Vec rows[16], float* out, int stride) {
     for (int j = 0; j < 16; ++j) {
         for (int i = 0; i < 16; ++i) out[i * stride + j] = rows[j].lane[i];
     }
+}
+
+// The sums over lanes (in SumLanes' order) of sixteen registers.
+inline Vec SumEach(const Vec parts[16]) {
+    return Each([=](int i) { return SumLanes(parts[i]); });
 }

@@ -93,7 +93,7 @@ def test_explain_refuses_an_unknown_op() -> None:
 
 def test_every_op_has_a_native_cpu_implementation_for_what_loading_gives_it() -> None:
     for name, weight_format in FORMATS.items():
-        weight = torch.zeros(16, weight_format.row_bytes(64), dtype=torch.uint8)
-        packed = kernels.pack_linear(weight, weight_format, 16, 64)
+        weight = torch.zeros(16, weight_format.row_bytes(256), dtype=torch.uint8)
+        packed = kernels.pack_linear(weight, weight_format, 16, 256)
         site = Site("cpu", torch.float32, packed.weight.dtype, packed.format)
         assert kernels.linear.bind(site).backend == "cpu", name

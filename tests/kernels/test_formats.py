@@ -14,35 +14,39 @@ from tokenlight.kernels.formats.tile16 import TILE16, pack_tile16, unpack_tile16
 QUANTIZED = [f for f in FORMATS.values() if not f.is_dense]
 
 
+def gguf_type(weight_format: kernels.Format) -> gguf.GGMLQuantizationType:
+    return next(t for t in gguf.GGMLQuantizationType if t.name.lower() == weight_format.name)
+
+
 def random_rows(weight_format: kernels.Format, num_rows: int, k: int) -> np.ndarray:
-    """Any bytes at all, but for scales that are not finite."""
+    """Any bytes at all: every code, and scales of every size, infinite and NaN included."""
     rng = np.random.default_rng(0)
-    kind = gguf.GGMLQuantizationType[weight_format.name.upper()]
-    floats = rng.standard_normal((num_rows, k), dtype=np.float32)
-    return gguf.quants.quantize(floats, kind)
+    return rng.integers(0, 256, (num_rows, weight_format.row_bytes(k)), dtype=np.uint8)
 
 
 @pytest.mark.parametrize("weight_format", QUANTIZED, ids=str)
 def test_block_sizes_are_those_of_gguf(weight_format: kernels.Format) -> None:
-    kind = gguf.GGMLQuantizationType[weight_format.name.upper()]
-    assert gguf.GGML_QUANT_SIZES[kind] == (weight_format.block_elements, weight_format.block_bytes)
+    sizes = (weight_format.block_elements, weight_format.block_bytes)
+    assert gguf.GGML_QUANT_SIZES[gguf_type(weight_format)] == sizes
 
 
 @pytest.mark.parametrize("weight_format", QUANTIZED, ids=str)
 def test_dequantize_is_that_of_gguf(weight_format: kernels.Format) -> None:
-    rows = random_rows(weight_format, 5, 512)
-    kind = gguf.GGMLQuantizationType[weight_format.name.upper()]
+    rows = random_rows(weight_format, 5, 4096)
     ours = dequantize(torch.from_numpy(rows), weight_format).numpy()
-    assert np.array_equal(ours.view(np.int32), gguf.quants.dequantize(rows, kind).view(np.int32))
+    with np.errstate(all="ignore"):
+        theirs = gguf.quants.dequantize(rows, gguf_type(weight_format))
+    same = (ours.view(np.int32) == theirs.view(np.int32)) | (np.isnan(ours) & np.isnan(theirs))
+    assert same.all()
+    assert np.isfinite(ours).mean() > 0.8
 
 
 @pytest.mark.parametrize("name", TILE16)
 @pytest.mark.parametrize("num_rows", [16, 5, 37, 64])
 def test_packing_loses_nothing(name: str, num_rows: int) -> None:
-    rows = torch.from_numpy(random_rows(FORMATS[name], num_rows, 256))
+    rows = torch.from_numpy(random_rows(FORMATS[name], num_rows, 768))
     packed = pack_tile16(rows, FORMATS[name])
-    assert packed.shape == rows.shape
-    assert num_rows < 16 or not torch.equal(packed, rows)
+    assert packed.shape == (num_rows, TILE16[name].row_bytes(768))
     assert torch.equal(unpack_tile16(packed, TILE16[name]), rows)
 
 

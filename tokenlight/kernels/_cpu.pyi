@@ -35,7 +35,25 @@ class WeightFormat(enum.Enum):
 
     q4_1 = 4
 
-    q8_0 = 5
+    q5_0 = 5
+
+    q5_1 = 6
+
+    q8_0 = 7
+
+    iq4_nl = 8
+
+    mxfp4 = 9
+
+    q2_k = 10
+
+    q3_k = 11
+
+    q4_k = 12
+
+    q5_k = 13
+
+    q6_k = 14
 
 def linear(y: int, x: int, weight: int, bias: int, num_rows: int, n: int, k: int, x_stride: int, format: WeightFormat) -> None: ...
 

@@ -17,12 +17,8 @@ FLOAT_TYPES = {
 }
 
 WEIGHT_FORMATS: dict[Format, _cpu.WeightFormat] = {
-    FORMATS["f32"]: _cpu.WeightFormat.f32,
-    FORMATS["f16"]: _cpu.WeightFormat.f16,
-    FORMATS["bf16"]: _cpu.WeightFormat.bf16,
-    TILE16["q4_0"]: _cpu.WeightFormat.q4_0,
-    TILE16["q4_1"]: _cpu.WeightFormat.q4_1,
-    TILE16["q8_0"]: _cpu.WeightFormat.q8_0,
+    f: _cpu.WeightFormat[f.name]
+    for f in (*(f for f in FORMATS.values() if f.is_dense), *TILE16.values())
 }
 
 

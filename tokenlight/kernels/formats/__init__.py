@@ -37,7 +37,16 @@ FORMATS: dict[str, Format] = {
         Format("bf16", 1, 2),
         Format("q4_0", 32, 18),
         Format("q4_1", 32, 20),
+        Format("q5_0", 32, 22),
+        Format("q5_1", 32, 24),
         Format("q8_0", 32, 34),
+        Format("iq4_nl", 32, 18),
+        Format("mxfp4", 32, 17),
+        Format("q2_k", 256, 84),
+        Format("q3_k", 256, 110),
+        Format("q4_k", 256, 144),
+        Format("q5_k", 256, 176),
+        Format("q6_k", 256, 210),
     )
 }
 

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -18,23 +20,58 @@ def make_weight(name: str, n: int, k: int, device: str) -> tuple[Tensor, Format]
         dense = torch.randn(n, k, generator=g) / k**0.5
         return dense.to(_DENSE[weight_format.name]).to(device), weight_format
     rows_format = FORMATS[weight_format.name]
-    blocks = torch.randint(0, 256, (n, k // 32, rows_format.block_bytes), generator=g).byte()
-    # Steps of a sixteenth (4 bits) or a 128th (8 bits) of about one, rows of about unit length.
-    step = (1 / 8 if weight_format.name != "q8_0" else 1 / 128) / k**0.5
-    scale = (0.5 + torch.rand(n, k // 32, 1, generator=g)) * step
-    blocks[..., :2] = scale.half().view(torch.uint8)
-    if weight_format.name == "q4_1":
-        blocks[..., 2:4] = (-8 * scale).half().view(torch.uint8)
+    num_blocks = k // rows_format.block_elements
+    blocks = torch.randint(0, 256, (n, num_blocks, rows_format.block_bytes), generator=g).byte()
+    scale = (0.5 + torch.rand(n, num_blocks, 1, generator=g)) / k**0.5
+    if weight_format.name == "mxfp4":
+        exponents = (scale / _SCALES["mxfp4"].largest).log2().round() + 128
+        blocks[..., :1] = exponents.byte()
+    else:
+        place = _SCALES[weight_format.name]
+        step = scale / place.largest
+        _put_half(blocks, place.step, step)
+        if place.minimum is not None:
+            _put_half(blocks, place.minimum, -scale if rows_format.block_elements == 32 else step)
     rows = blocks.view(n, -1).to(device)
     if weight_format.layout == "tile16":
         return pack_tile16(rows, rows_format), weight_format
     return rows, weight_format
 
 
+class _Scales(NamedTuple):
+    """Where a block keeps its float16 scales, and the largest number that the step multiplies."""
+
+    step: int
+    largest: int
+    minimum: int | None = None
+
+
+_SCALES = {
+    "q4_0": _Scales(0, 8),
+    "q4_1": _Scales(0, 8, 2),
+    "q5_0": _Scales(0, 16),
+    "q5_1": _Scales(0, 16, 2),
+    "q8_0": _Scales(0, 128),
+    "iq4_nl": _Scales(0, 128),
+    "mxfp4": _Scales(0, 12),
+    "q2_k": _Scales(80, 3 * 15, 82),
+    "q3_k": _Scales(108, 4 * 32),
+    "q4_k": _Scales(0, 15 * 63, 2),
+    "q5_k": _Scales(0, 31 * 63, 2),
+    "q6_k": _Scales(208, 32 * 128),
+}
+
+
+def _put_half(blocks: Tensor, start: int, values: Tensor) -> None:
+    blocks[..., start : start + 2] = values.half().view(torch.uint8)
+
+
 def cases(device: str) -> list[Case]:
     made = []
     for name, weight_format in WEIGHTS.items():
-        shapes = [(1, 16, 256), (7, 48, 576), (33, 37, 512), (2, 5, 32), (0, 16, 64), (70, 160, 96)]
+        shapes = [(1, 16, 256), (7, 48, 768), (33, 37, 512), (0, 16, 256)]
+        if weight_format.block_elements <= 32:
+            shapes += [(2, 5, 32), (70, 160, 96), (12, 16, 576)]
         if weight_format.is_dense:
             shapes += [(9, 7, 3), (3, 20, 100)]
         for t, n, k in shapes:
@@ -49,6 +86,12 @@ def benches(device: str) -> list[Case]:
         for name in ("q4_1/tile16", "q8_0/tile16", "f16")
         for n, k in shapes
         for t in (1, 8, 512)
+    ]
+    # Larger than the caches, as the weights of a whole model are.
+    made += [
+        _case(str(f), t, n, k, device, whole=False, biased=False)
+        for f in TILE16.values()
+        for n, k, t in ((32768, 1024, 1), (4096, 1024, 8), (4096, 1024, 128))
     ]
     return made + [
         _case("q8_0/tile16", t, 49152, 576, device, whole=False, biased=False) for t in (1, 8)

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// The work of paged attention on a tile of tokens. Rows are (query, head of the group) pairs.
+//
+// A score is 16 chains of fused multiply-adds, chain l over dimensions l, l + 16, ..., added up in
+// SumLanes' order; an output is one chain along the tokens. Few rows hold a score's chains in one
+// register and read the cache in place (ScoreCached); many rows turn keys once and hold a chain of
+// 16 tokens' scores in a register (ScoreTurned). The bits are the same.
+
+template <class T>
+inline Vec LoadUpTo(const T* p, int count) {
+    return count >= kLanes ? Load(p) : LoadN(p, count);
+}
+
+// The scores of R rows for 16 tokens, keys read from the cache.
+template <class T, int R>
+inline void ScoreCached(const float* queries, std::int64_t padded, const T* const rows[kLanes],
+                        int head_dim, float* scores) {
+    Vec parts[R][kLanes];
+    for (int j = 0; j < kLanes; ++j) {
+        for (int r = 0; r < R; ++r) parts[r][j] = Zero();
+        for (int i = 0; i < head_dim; i += kLanes) {
+            const Vec k = LoadUpTo(rows[j] + i, head_dim - i);
+            for (int r = 0; r < R; ++r) {
+                parts[r][j] = Fma(Load(queries + r * padded + i), k, parts[r][j]);
+            }
+        }
+    }
+    for (int r = 0; r < R; ++r) Store(scores + r * kPartitionTokens, SumEach(parts[r]));
+}
+
+template <class T>
+inline void ScoreTileCached(const AttentionBuffers& b, std::int64_t padded,
+                            const T* const rows[kTileTokens], int head_dim, int num_rows,
+                            int tile_start) {
+    for (int half = 0; half < kTileTokens; half += kLanes) {
+        float* scores = b.scores + tile_start + half;
+        int row = 0;
+        for (; num_rows - row >= 4; row += 4) {
+            ScoreCached<T, 4>(b.queries + row * padded, padded, rows + half, head_dim,
+                              scores + row * kPartitionTokens);
+        }
+        for (; num_rows - row >= 3; row += 3) {
+            ScoreCached<T, 3>(b.queries + row * padded, padded, rows + half, head_dim,
+                              scores + row * kPartitionTokens);
+        }
+        for (; num_rows - row >= 1; row += 1) {
+            ScoreCached<T, 1>(b.queries + row * padded, padded, rows + half, head_dim,
+                              scores + row * kPartitionTokens);
+        }
+    }
+}
+
+// out[i * kTileTokens + j] = rows[j][i], with zeros for i from head_dim to the padded head.
+template <class T>
+inline void TurnKeys(const T* const rows[kTileTokens], int head_dim, float* out) {
+    for (int half = 0; half < kTileTokens; half += kLanes) {
+        for (int i = 0; i < head_dim; i += kLanes) {
+            Vec tile[kLanes];
+            for (int j = 0; j < kLanes; ++j) tile[j] = LoadUpTo(rows[half + j] + i, head_dim - i);
+            Transpose(tile, out + i * kTileTokens + half, kTileTokens);
+        }
+    }
+}
+
+// Chains first, first + 2 * kStep, ... of R rows for 16 tokens, added up as SumLanes does.
+template <int R, int kFirst, int kStep>
+struct Chains {
+    static void Sum(const float* queries, std::int64_t stride, const float* keys, int padded,
+                    Vec sum[R]) {
+        if constexpr (kStep == kLanes) {
+            for (int r = 0; r < R; ++r) sum[r] = Zero();
+            for (int i = kFirst; i < padded; i += kLanes) {
+                const Vec k = Load(keys + i * kTileTokens);
+                for (int r = 0; r < R; ++r) sum[r] = Fma(Set(queries[i * stride + r]), k, sum[r]);
+            }
+        } else {
+            Vec other[R];
+            Chains<R, kFirst, 2 * kStep>::Sum(queries, stride, keys, padded, sum);
+            Chains<R, kFirst + kStep, 2 * kStep>::Sum(queries, stride, keys, padded, other);
+            for (int r = 0; r < R; ++r) sum[r] = Add(sum[r], other[r]);
+        }
+    }
+};
+
+template <int R>
+inline void ScoreTurned(const float* queries, std::int64_t stride, const float* keys, int padded,
+                        float* scores) {
+    for (int half = 0; half < kTileTokens; half += kLanes) {
+        Vec sum[R];
+        Chains<R, 0, 1>::Sum(queries, stride, keys + half, padded, sum);
+        for (int r = 0; r < R; ++r) Store(scores + r * kPartitionTokens + half, sum[r]);
+    }
+}
+
+inline void ScoreTileTurned(const AttentionBuffers& b, std::int64_t stride, int padded,
+                            int num_rows, int tile_start) {
+    float* scores = b.scores + tile_start;
+    int row = 0;
+    for (; num_rows - row >= 4; row += 4) {
+        ScoreTurned<4>(b.turned_queries + row, stride, b.keys, padded,
+                       scores + row * kPartitionTokens);
+    }
+    for (; num_rows - row >= 1; row += 1) {
+        ScoreTurned<1>(b.turned_queries + row, stride, b.keys, padded,
+                       scores + row * kPartitionTokens);
+    }
+}
+
+// `fill` in the lanes of vector v that lie outside [low, high).
+inline Vec Outside(Vec x, int v, int low, int high, float fill) {
+    static const float kLane[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const Vec lane = Load(kLane);
+    const Vec at_least_low = Set(static_cast<float>(low - v * kLanes));
+    const Vec below_high = Set(static_cast<float>(high - v * kLanes));
+    return IfLess(lane, at_least_low, Set(fill), IfLess(lane, below_high, x, Set(fill)));
+}
+
+// Scores to weights, in place, for the tokens [low, high) of the partition; zero in the rest of the
+// vectors [first, last).
+inline void Soften(float* scores, int first, int last, int low, int high, float softcap,
+                   float* largest, float* weight) {
+    const int begin = low / kLanes, end = (high + kLanes - 1) / kLanes;
+    Vec most = Set(-INFINITY);
+    for (int v = begin; v < end; ++v) {
+        Vec s = Load(scores + v * kLanes);
+        if (softcap != 0.0F) s = Mul(Set(softcap), Tanh(Mul(s, Set(1.0F / softcap))));
+        if (v == begin || v == end - 1) s = Outside(s, v, low, high, -INFINITY);
+        Store(scores + v * kLanes, s);
+        most = Max(s, most);
+    }
+    *largest = MaxLane(most);
+    const Vec top = Set(*largest);
+    Vec sum = Zero();
+    for (int v = begin; v < end; ++v) {
+        const Vec p = Exp(Sub(Load(scores + v * kLanes), top));
+        Store(scores + v * kLanes, p);
+        sum = Add(sum, p);
+    }
+    *weight = SumLanes(sum);
+    for (int v = first; v < begin; ++v) Store(scores + v * kLanes, Zero());
+    for (int v = end; v < last; ++v) Store(scores + v * kLanes, Zero());
+}
+
+// Adds the weighted values of `count` tokens to R rows' sums, for C registers of dimensions from i.
+template <class T, int R, int C>
+inline void AddValues(const float* weights, const T* const rows[kTileTokens], int i, int count,
+                      std::int64_t padded, float* sums) {
+    Vec sum[R][C];
+    for (int r = 0; r < R; ++r) {
+        for (int c = 0; c < C; ++c) sum[r][c] = Load(sums + r * padded + i + c * kLanes);
+    }
+    for (int j = 0; j < count; ++j) {
+        Vec v[C];
+        for (int c = 0; c < C; ++c) v[c] = Load(rows[j] + i + c * kLanes);
+        for (int r = 0; r < R; ++r) {
+            const Vec p = Set(weights[r * kPartitionTokens + j]);
+            for (int c = 0; c < C; ++c) sum[r][c] = Fma(p, v[c], sum[r][c]);
+        }
+    }
+    for (int r = 0; r < R; ++r) {
+        for (int c = 0; c < C; ++c) Store(sums + r * padded + i + c * kLanes, sum[r][c]);
+    }
+}
+
+template <class T, int R>
+inline void AddValueRows(const float* weights, const T* const rows[kTileTokens], int count,
+                         std::int64_t padded, float* sums) {
+    int i = 0;
+    for (; padded - i >= 4 * kLanes; i += 4 * kLanes) {
+        AddValues<T, R, 4>(weights, rows, i, count, padded, sums);
+    }
+    for (; padded - i >= kLanes; i += kLanes) {
+        AddValues<T, R, 1>(weights, rows, i, count, padded, sums);
+    }
+}
+
+template <class T>
+inline void AddValueTile(const AttentionBuffers& b, const T* const rows[kTileTokens], int num_rows,
+                         std::int64_t padded, int tile_start, int count) {
+    const float* weights = b.scores + tile_start;
+    int row = 0;
+    for (; num_rows - row >= 4; row += 4) {
+        AddValueRows<T, 4>(weights + row * kPartitionTokens, rows, count, padded,
+                           b.sums + row * padded);
+    }
+    for (; num_rows - row >= 3; row += 3) {
+        AddValueRows<T, 3>(weights + row * kPartitionTokens, rows, count, padded,
+                           b.sums + row * padded);
+    }
+    for (; num_rows - row >= 1; row += 1) {
+        AddValueRows<T, 1>(weights + row * kPartitionTokens, rows, count, padded,
+                           b.sums + row * padded);
+    }
+}
+
+template <class T>
+inline void ConvertValues(const T* const rows[kTileTokens], int count, int head_dim,
+                          std::int64_t padded, float* out, const float* converted[kTileTokens]) {
+    for (int j = 0; j < count; ++j) {
+        converted[j] = out + j * padded;
+        for (int i = 0; i < head_dim; i += kLanes) {
+            Store(out + j * padded + i, LoadUpTo(rows[j] + i, head_dim - i));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cpu/embedding.h"
+#include "cpu/half.h"
+#include "cpu/linear.h"
+#include "cpu/scratch.h"
+#include "tests/cpu_check.h"
+
+namespace tokenlight::cpu {
+namespace {
+
+// Any bytes, with scales made finite and small: they are the first section of a block, in a tile's
+// block those of its 16 rows.
+void Fill(WeightFormat format, std::vector<std::uint8_t>& weight, std::int64_t n, std::int64_t k) {
+    if (format == WeightFormat::kF32) {
+        const std::vector<float> values = RandomFloats(weight.size() / 4, 2);
+        std::memcpy(weight.data(), values.data(), weight.size());
+        return;
+    }
+    std::mt19937 engine(1);
+    for (std::uint8_t& byte : weight) byte = static_cast<std::uint8_t>(engine());
+    const BlockLayout layout = LayoutOf(format);
+    const std::int64_t tiled_bytes = n / kTileRows * kTileRows * RowBytes(format, k);
+    for (std::int64_t at = 0; at < static_cast<std::int64_t>(weight.size());) {
+        const std::int64_t rows = !IsDense(format) && at < tiled_bytes ? kTileRows : 1;
+        const bool is_exponent = layout.sections[0].bits == 8;
+        for (std::int64_t i = is_exponent ? 0 : 1; i < rows * layout.sections[0].Bytes();
+             i += is_exponent ? 1 : 2) {
+            std::uint8_t& byte = weight[static_cast<std::size_t>(at + i)];
+            byte = is_exponent ? static_cast<std::uint8_t>(120 + byte % 8)
+                               : static_cast<std::uint8_t>((byte & 0x83) | 0x28);
+        }
+        at += rows * layout.Bytes();
+    }
+}
+
+// Against the sum of products of the rows that Embedding gives, in double.
+void TestProduct(WeightFormat format, std::int64_t num_rows, std::int64_t n, std::int64_t k) {
+    std::vector<std::uint8_t> weight(static_cast<std::size_t>(n * RowBytes(format, k)));
+    Fill(format, weight, n, k);
+    std::vector<float> x(static_cast<std::size_t>(num_rows * k));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        // Whole, with 127 in each block: rounding to int8 is exact.
+        x[i] = i % 32 == 0 ? 127.0F : static_cast<float>(static_cast<int>(i * 37 % 255) - 127);
+    }
+    const std::vector<float> bias = RandomFloats(static_cast<std::size_t>(n), 3);
+    std::vector<float> y(static_cast<std::size_t>(num_rows * n), NAN);
+    LinearArgs args{y.data(), x.data(), weight.data(), bias.data(), num_rows, n,
+                    k,        k,        format,        nullptr};
+    ThreadPool& pool = ThreadPool::Get();
+    args.scratch = ThreadScratch(LinearScratchBytes(args, pool.num_threads()));
+    pool.Run(Linear, args, pool.num_threads());
+
+    std::vector<float> rows(static_cast<std::size_t>(n * k), NAN);
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(n));
+    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i);
+    const EmbeddingArgs gather{rows.data(), ids.data(), weight.data(), n, n, k, format};
+    CheckIds(gather);
+    pool.Run(Embedding, gather, pool.num_threads());
+    for (std::int64_t t = 0; t < num_rows; ++t) {
+        for (std::int64_t c = 0; c < n; ++c) {
+            double want = bias[static_cast<std::size_t>(c)], magnitude = 1;
+            for (std::int64_t i = 0; i < k; ++i) {
+                const double product = double{x[static_cast<std::size_t>(t * k + i)]} *
+                                       rows[static_cast<std::size_t>(c * k + i)];
+                want += product;
+                magnitude += std::fabs(product);
+            }
+            const auto at = static_cast<std::size_t>(t * n + c);
+            CheckClose(y[at] / magnitude, want / magnitude, 1e-5, "linear", at);
+        }
+    }
+}
+
+void TestAll() {
+    for (int f = 0; f <= static_cast<int>(WeightFormat::kQ6K); ++f) {
+        const auto format = static_cast<WeightFormat>(f);
+        const std::int64_t block = LayoutOf(format).num_elements;
+        TestProduct(format, 1, 16, 2 * block);
+        TestProduct(format, 19, 37, 3 * block);
+        if (block <= 32) TestProduct(format, 33, 5, 96);
+        if (block == 1) TestProduct(format, 7, 9, 33);
+    }
+}
+
+}  // namespace
+}  // namespace tokenlight::cpu
+
+int main() {
+    tokenlight::cpu::PoisonScratch(true);
+    for (const int num_threads : {1, 3}) {
+        tokenlight::cpu::ThreadPool::Get().SetNumThreads(num_threads);
+        tokenlight::cpu::OnEachIsa(tokenlight::cpu::TestAll);
+    }
+    return 0;
+}
