@@ -144,10 +144,8 @@ PARENT = """
 """
 
 
-def run_parent(
-    config: EngineConfig, num_prompt_tokens: int
-) -> tuple[subprocess.Popen[str], list[str]]:
-    parent = subprocess.Popen(
+def spawn_parent(config: EngineConfig, num_prompt_tokens: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         [
             sys.executable,
             "-c",
@@ -158,6 +156,13 @@ def run_parent(
         stdout=subprocess.PIPE,
         text=True,
     )
+
+
+def run_parent(
+    config: EngineConfig, num_prompt_tokens: int
+) -> tuple[subprocess.Popen[str], list[str]]:
+    """A parent whose engine is ready, and what it said of it."""
+    parent = spawn_parent(config, num_prompt_tokens)
     assert parent.stdout is not None
     return parent, parent.stdout.readline().split()
 
@@ -177,6 +182,17 @@ async def test_no_orphan_when_the_parent_is_killed(tiny_path):
     end(parent)
     await until(lambda: not is_alive(int(pid)), within_s=3)
     assert not Path(folder).exists()
+
+
+async def test_no_orphan_while_the_engine_still_loads(tiny_path):
+    parent = spawn_parent(config(tiny_path), len(PROMPT))
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    await until(lambda: children.read_text().split(), within_s=20)
+    (pid,) = children.read_text().split()
+    parent.kill()
+    await until(lambda: not is_alive(int(pid)), within_s=10)  # Python itself has to start first
+    assert parent.stdout.read() == "", "it was ready already"
+    end(parent)
 
 
 async def test_no_orphan_while_a_long_step_runs(tmp_path):

@@ -13,6 +13,7 @@ import zmq
 from tokenlight import wire
 from tokenlight.base import log
 from tokenlight.base.errors import TokenLightError
+from tokenlight.engine.heartbeat import Board, Heartbeat
 from tokenlight.engine.mail import Mailbox
 from tokenlight.engine.process import Orders
 
@@ -23,25 +24,26 @@ def main() -> int:
     """Load, say Ready, loop until told to stop. The exit code is 0 only after a SIGTERM."""
     orders = msgspec.json.decode(sys.stdin.buffer.readline(), type=Orders)
     log.configure(orders.log_level)
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches the whole group; the parent decides
+    # Ctrl-C reaches the whole group; what it means is the parent's to decide.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with zmq.Context() as context:
         mail = Mailbox(context, inbox=orders.inbox, outbox=orders.outbox)
+        heartbeat = Heartbeat(context, orders)
+        heartbeat.start()
         try:
-            return _serve(orders, context, mail)
+            _serve(orders, mail, heartbeat)
         except TokenLightError as fault:
             mail.send(wire.Failed(code=fault.code, message=fault.message))
             return 1
         finally:
+            heartbeat.stop()
             mail.close()
+    return 0
 
 
-def _serve(orders: Orders, context: zmq.Context[zmq.Socket[bytes]], mail: Mailbox) -> int:
-    # torch is imported here: whoever imports this module to read it, and a wrong order, do not pay
-    # for it.
+def _serve(orders: Orders, mail: Mailbox, heartbeat: Heartbeat) -> None:
+    # torch is imported here, once the heartbeat watches: a parent may well leave meanwhile.
     from tokenlight.control import Scheduler
-    from tokenlight.engine.heartbeat import Board, Heartbeat
     from tokenlight.engine.loop import Loop
     from tokenlight.runner import ModelRunner, scheduler_config
 
@@ -54,18 +56,13 @@ def _serve(orders: Orders, context: zmq.Context[zmq.Socket[bytes]], mail: Mailbo
         loop.is_stopping = True
 
     signal.signal(signal.SIGTERM, stop)
-    heartbeat = Heartbeat(context, outbox=orders.outbox, board=board, parent_pid=orders.parent_pid)
     gc.collect()
     gc.freeze()  # what loading left lives as long as the process: no need to look at it again
     facts = msgspec.structs.replace(runner.facts, max_model_tokens=scheduler.max_request_tokens)
     mail.send(wire.Ready(facts=facts))
-    heartbeat.start()
+    heartbeat.begin(board)
     _log.info(log.event("engine_ready", **msgspec.structs.asdict(facts)))
-    try:
-        loop.run()
-    finally:
-        heartbeat.stop()
-    return 0
+    loop.run()
 
 
 if __name__ == "__main__":

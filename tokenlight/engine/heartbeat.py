@@ -5,9 +5,9 @@ It runs beside long steps (kernels release the GIL), so a busy engine beats and 
 not.
 """
 
+import contextlib
 import os
 import select
-import shutil
 import sys
 import threading
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from tokenlight import wire
 from tokenlight.base.clock import now_s
 from tokenlight.control import Stats
 from tokenlight.engine.mail import connect_outbox
+from tokenlight.engine.process import Orders
 
 _PERIOD_S = 1.0
 _LEAST_STEP_LIMIT_S = 8.0
@@ -59,45 +60,56 @@ class Board:
 
 
 class Heartbeat(threading.Thread):
-    """Sends `Status` on a socket of its own; watches the pipe to the parent between beats."""
+    """Watches the pipe to the parent from the start, and beats once there is a board to read.
 
-    def __init__(
-        self,
-        context: zmq.Context[zmq.Socket[bytes]],
-        *,
-        outbox: str,
-        board: Board,
-        parent_pid: int,
-    ) -> None:
+    It has a socket of its own: sockets are not shared between threads.
+    """
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], orders: Orders) -> None:
         super().__init__(name="tokenlight-heartbeat", daemon=True)
         self._context = context
-        self._address = outbox
-        self._board = board
-        self._parent_pid = parent_pid
-        self._stopping_r, self._stopping_w = os.pipe()
+        self._orders = orders
+        self._board: Board | None = None
+        self._is_stopping = False
+        self._woken, self._waker = os.pipe()
 
-    def run(self) -> None:
-        outbox = connect_outbox(self._context, self._address)
-        parent = sys.stdin.fileno()
-        while True:
-            outbox.send(wire.encode(self._board.status()))
-            readable, _, _ = select.select([parent, self._stopping_r], [], [], _PERIOD_S)
-            if self._stopping_r in readable:
-                break
-            # A forked sibling may hold the pipe open after the parent's death: then the parent's id
-            # has changed.
-            if (parent in readable and not os.read(parent, 4096)) or self._is_orphan():
-                shutil.rmtree(Path(self._address.removeprefix("ipc://")).parent, ignore_errors=True)
-                os._exit(
-                    _EXIT_ORPHANED
-                )  # the loop may be inside a long step and nobody waits for it
-        outbox.close(linger=0)
+    def begin(self, board: Board) -> None:
+        """Beat now, and each second from now on."""
+        self._board = board
+        os.write(self._waker, b"x")
 
     def stop(self) -> None:
-        os.write(self._stopping_w, b"x")
+        """End the thread."""
+        self._is_stopping = True
+        os.write(self._waker, b"x")
         self.join()
-        os.close(self._stopping_r)
-        os.close(self._stopping_w)
+        os.close(self._woken)
+        os.close(self._waker)
+
+    def run(self) -> None:
+        outbox = connect_outbox(self._context, self._orders.outbox)
+        parent = sys.stdin.fileno()
+        while not self._is_stopping:
+            if self._board is not None:
+                outbox.send(wire.encode(self._board.status()))
+            readable, _, _ = select.select([parent, self._woken], [], [], _PERIOD_S)
+            if self._woken in readable:
+                os.read(self._woken, 4096)
+            if (parent in readable and not os.read(parent, 4096)) or self._is_orphan():
+                self._leave()
+        outbox.close(linger=0)
 
     def _is_orphan(self) -> bool:
-        return os.getppid() != self._parent_pid
+        """A forked sibling may hold the pipe open after the parent's death, but ids do not lie."""
+        return os.getppid() != self._orders.parent_pid
+
+    def _leave(self) -> None:
+        """At once: the loop may be inside a long step, and nobody waits for what it computes."""
+        sockets = [
+            Path(a.removeprefix("ipc://")) for a in (self._orders.inbox, self._orders.outbox)
+        ]
+        for path in sockets:
+            path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # somebody else keeps something there
+            sockets[0].parent.rmdir()
+        os._exit(_EXIT_ORPHANED)
