@@ -73,6 +73,7 @@ void CheckConfig(const Config& config) {
     RequireAtLeast(config.max_preemptions, 0, "max_preemptions");
     RequireAtLeast(config.min_copy_tokens, 0, "min_copy_tokens");
     RequireAtLeast(config.max_events, 0, "max_events");
+    RequireAtLeast(config.num_host_blocks, 0, "num_host_blocks");
     for (const GroupConfig& group : config.groups) CheckGroup(group, config);
 }
 
@@ -102,7 +103,7 @@ void BindConfig(nb::module_& m) {
                std::int32_t max_model_tokens, bool prefix_reuse, nb::bytes hash_key,
                std::int32_t overlap, std::int32_t output_margin_tokens,
                std::int32_t max_preemptions, std::int32_t min_copy_tokens, std::int32_t max_events,
-               const std::vector<GroupConfig>& more_groups) {
+               std::int32_t num_host_blocks, const std::vector<GroupConfig>& more_groups) {
                 Config config{.groups = {{GroupKind::kFull, num_blocks, 0}},
                               .block_tokens = block_tokens,
                               .max_num_requests = max_num_requests,
@@ -114,7 +115,8 @@ void BindConfig(nb::module_& m) {
                               .output_margin_tokens = output_margin_tokens,
                               .max_preemptions = max_preemptions,
                               .min_copy_tokens = min_copy_tokens,
-                              .max_events = max_events};
+                              .max_events = max_events,
+                              .num_host_blocks = num_host_blocks};
                 config.groups.insert(config.groups.end(), more_groups.begin(), more_groups.end());
                 if (hash_key.size() != config.hash_key.size()) {
                     RaiseConfigError("hash_key must have 16 bytes, got " +
@@ -128,7 +130,7 @@ void BindConfig(nb::module_& m) {
             nb::kw_only(), "num_blocks"_a, "block_tokens"_a, "max_num_requests"_a,
             "max_step_tokens"_a, "max_model_tokens"_a, "prefix_reuse"_a = true, "hash_key"_a,
             "overlap"_a = 0, "output_margin_tokens"_a = 64, "max_preemptions"_a = 3,
-            "min_copy_tokens"_a = 0, "max_events"_a = 0,
+            "min_copy_tokens"_a = 0, "max_events"_a = 0, "num_host_blocks"_a = 0,
             "more_groups"_a = std::vector<GroupConfig>{},
             "num_blocks is of the first group, full attention; a hybrid model names its other "
             "groups in "
@@ -148,6 +150,7 @@ void BindConfig(nb::module_& m) {
         .def_ro("max_preemptions", &Config::max_preemptions)
         .def_ro("min_copy_tokens", &Config::min_copy_tokens)
         .def_ro("max_events", &Config::max_events)
+        .def_ro("num_host_blocks", &Config::num_host_blocks)
         .def_ro("block_tokens", &Config::block_tokens)
         .def_ro("max_num_requests", &Config::max_num_requests)
         .def_ro("max_step_tokens", &Config::max_step_tokens)

@@ -72,7 +72,7 @@ void RaiseStepFault(Fault fault, const control::Scheduler& scheduler) {
             return;
         case Fault::kStepBroken:
             RaiseControlError("StepDropped",
-                              "a step's guard was dropped before it was committed, so its blocks "
+                              "a guard was dropped before it was committed, so its blocks "
                               "can never be shown "
                               "to be unread; make a new scheduler");
         case Fault::kTooManySteps:
@@ -81,10 +81,11 @@ void RaiseStepFault(Fault fault, const control::Scheduler& scheduler) {
                                   std::to_string(scheduler.config().overlap) +
                                   " allows; commit the oldest first");
         case Fault::kGuardCommitted:
-            RaiseControlError("StepAlreadyCommitted",
-                              "this step was committed before; a step is committed once");
+            RaiseControlError(
+                "StepAlreadyCommitted",
+                "this guard was committed before; a step or a copy is committed once");
         case Fault::kGuardForeign:
-            RaiseControlError("ForeignGuard", "this guard belongs to another scheduler's step");
+            RaiseControlError("ForeignGuard", "this guard belongs to another scheduler");
         case Fault::kGuardOutOfOrder:
             RaiseControlError(
                 "StepOutOfOrder",

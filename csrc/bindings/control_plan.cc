@@ -100,6 +100,22 @@ void BindPlan(nb::module_& m) {
             "group_table",
             [](PlannedStep& step, std::size_t group) { return GroupTable(*step.scheduler, group); },
             nb::arg("group"), kView, "As block_table, of another cache group.");
+
+    nb::class_<control::CopyGuard>(m, "CopyGuard",
+                                   "The right to say how one copy ended, once. Owned by its plan.");
+    nb::class_<PlannedCopy>(
+        m, "CopyPlan", "Whole blocks to copy between the device and the host; not part of a step.")
+        .def_prop_ro(
+            "guard", [](PlannedCopy& copy) { return &copy.guard; }, kView,
+            "Hand it to commit_copy.")
+        .def_prop_ro(
+            "rows",
+            [](PlannedCopy& copy) {
+                return View2D(reinterpret_cast<const std::int32_t*>(copy.plan.rows.data()),
+                              {copy.plan.rows.size(), 3});
+            },
+            kView,
+            "int32[C, 3]: 1 for device to host or 0 for host to device, device block, host block");
 }
 
 }  // namespace tokenlight::bindings

@@ -109,6 +109,21 @@ DeltaList Commit(SchedulerFace& face, control::StepGuard& guard, const TokenIds&
     return TakeDeltas(face.deltas());
 }
 
+std::optional<PlannedCopy> PlanCopies(SchedulerFace& face) {
+    Scheduler& core = face.core();
+    if (core.is_broken()) RaiseStepFault(Fault::kStepBroken, core);
+    control::CopyPlan plan;
+    control::CopyGuard guard = core.PlanCopies(plan);
+    if (!guard) return std::nullopt;
+    return PlannedCopy{std::move(plan), std::move(guard)};
+}
+
+void CommitCopy(SchedulerFace& face, control::CopyGuard& guard, bool has_succeeded) {
+    Scheduler& core = face.core();
+    RaiseStepFault(core.CheckCopy(guard), core);
+    core.Commit(std::move(guard), has_succeeded);
+}
+
 EventList Events(SchedulerFace& face, std::int64_t from_sequence) {
     const control::EventLog& log = face.core().events();
     if (from_sequence < log.oldest_sequence()) {
@@ -148,6 +163,9 @@ void BindResults(nb::module_& m) {
         .def_ro("num_blocks", &control::Stats::num_blocks)
         .def_ro("num_cached_blocks", &control::Stats::num_cached_blocks,
                 "Free blocks whose contents can still serve a prefix.")
+        .def_ro("num_free_host_blocks", &control::Stats::num_free_host_blocks,
+                "Cached ones included.")
+        .def_ro("num_host_blocks", &control::Stats::num_host_blocks)
         .def_ro("num_steps_in_flight", &control::Stats::num_steps_in_flight)
         .def_ro("num_prompt_tokens", &control::Stats::num_prompt_tokens)
         .def_ro("num_cached_tokens", &control::Stats::num_cached_tokens)
@@ -229,6 +247,12 @@ void BindScheduler(nb::module_& m) {
              "num_accepted"_a.noconvert() = nb::none(),
              "A step is back: int32[S] ids, and per row that sampled how many of its ids stand "
              "(None: each its one).")
+        .def("plan_copies", PlanCopies, nb::keep_alive<0, 1>(),
+             "The next blocks to copy between device and host, or None. Several may be open at "
+             "once.")
+        .def("commit_copy", CommitCopy, "guard"_a, nb::kw_only(), "has_succeeded"_a,
+             "A copy is over. One that failed, or took too long, only costs what it would have "
+             "saved.")
         .def(
             "take_deltas",
             [](SchedulerFace& face) {

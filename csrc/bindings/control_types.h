@@ -20,6 +20,12 @@ struct PlannedStep {
     control::StepGuard guard;
 };
 
+// Blocks to copy and the right to say how it ended.
+struct PlannedCopy {
+    control::CopyPlan plan;
+    control::CopyGuard guard;
+};
+
 // What one step did for one request, with its own tokens.
 struct RequestDelta {
     std::int64_t id;

@@ -9,6 +9,7 @@ namespace tokenlight::control {
 enum class RequestId : std::int64_t {};
 enum class SlotId : std::int32_t {};
 enum class StepId : std::int64_t {};
+enum class CopyId : std::int64_t {};
 enum class DeviceBlockId : std::int32_t {};
 enum class HostBlockId : std::int32_t {};
 

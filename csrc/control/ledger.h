@@ -10,6 +10,7 @@
 #include "control/block.h"
 #include "control/holdings.h"
 #include "control/ids.h"
+#include "control/in_flight.h"
 #include "control/mutants.h"
 #include "control/slots.h"
 #include "control/typestate.h"
@@ -31,28 +32,8 @@ class StepReceipt {
     StepId step_;
 };
 
-// Owned, but named by a step that has not come back: cannot be read, written or freed before it
-// does.
 template <typename Resource>
-class InFlight {
-  public:
-    InFlight(Resource&& resource, StepId until) : resource_(std::move(resource)), until_(until) {}
-    InFlight(InFlight&&) = default;
-    InFlight& operator=(InFlight&&) = delete;
-
-  private:
-    template <typename Any>
-    friend Any Land(InFlight<Any>&&, const StepReceipt&);
-    friend struct Inspector;
-    Resource resource_;
-    StepId until_;
-};
-
-// Land(std::move(in_flight), receipt): the resource, now that its step is back.
-template <typename Resource>
-[[nodiscard]] Resource Land(InFlight<Resource>&& landed, const StepReceipt&) {
-    return std::move(landed.resource_);
-}
+using InStep = InFlight<Resource, StepReceipt>;
 
 // The right to commit one step, exactly once. Empty when there was nothing to plan.
 class TL_CONSUMABLE StepGuard {
@@ -129,7 +110,7 @@ class StepLedger {
             [[maybe_unused]] const std::remove_reference_t<Resource> gone = std::move(resource);
             return;
         }
-        std::get<Bag<Resource>>(at(Raw(last)).bags).emplace_back(std::move(resource), last);
+        std::get<Bag<Resource>>(at(Raw(last)).bags).emplace_back(std::move(resource));
         ++num_retired_;
     }
     void LandAll(const StepReceipt& receipt) {
@@ -146,7 +127,7 @@ class StepLedger {
     friend struct Inspector;
 
     template <typename Resource>
-    using Bag = std::vector<InFlight<Resource>>;
+    using Bag = std::vector<InStep<Resource>>;
     struct Step {
         std::vector<StepRow> rows;
         std::vector<std::int32_t> draft_ids;
@@ -155,7 +136,7 @@ class StepLedger {
 
     template <typename Resource>
     void LandBag(Bag<Resource>& bag, const StepReceipt& receipt) {
-        for (InFlight<Resource>& item : bag) {
+        for (InStep<Resource>& item : bag) {
             [[maybe_unused]] const Resource home = Land(std::move(item), receipt);
             --num_retired_;
         }

@@ -26,6 +26,7 @@ enum class Mutant {
     kCopySourceUnpinned,   // the source of a copy may be evicted before the copy ran
     kEvictKeepsKey,        // an evicted block stays in the index
     kStateOffBoundary,     // a recurrent state is kept where no block ends
+    kLoadEndsEarly,        // blocks go home at once although a copy still writes to them
     kFailedCopyPublished,  // a copy that failed is taken for one that succeeded
 };
 

@@ -224,18 +224,21 @@ void BlockPool<kTier>::JoinTree(std::int32_t block, std::int32_t parent) {
     above.first_child = block;
 }
 
-// Children are always evicted before their parent: owners return a prefix from its end.
+// Owners return a prefix from its end, so children mostly go before their parent. One that outlives
+// it (it was pinned for a copy) keeps a stale parent, whose list of children no longer begins with
+// it.
 template <Tier kTier>
 void BlockPool<kTier>::LeaveTree(std::int32_t block) {
     Record& record = at(block);
     if (record.previous_sibling != kNone) {
         at(record.previous_sibling).next_sibling = record.next_sibling;
-    } else {
+    } else if (at(record.parent).first_child == block) {
         at(record.parent).first_child = record.next_sibling;
     }
-    if (record.next_sibling != kNone)
+    if (record.next_sibling != kNone) {
         at(record.next_sibling).previous_sibling = record.previous_sibling;
-    record.parent = kNone;
+    }
+    record.first_child = kNone;
 }
 
 template class BlockPool<Tier::kDevice>;

@@ -20,9 +20,11 @@ Scheduler::Scheduler(const Config& config)
     : config_(config),
       hasher_(config.hash_key),
       events_(config.max_events),
+      host_events_(0),
       slots_(config.max_num_requests),
       ledger_(config.overlap),
       prefilling_(config.max_num_requests),
+      loading_(config.max_num_requests),
       decoding_(config.max_num_requests) {
     for (const GroupConfig& group : config.groups) {
         const auto index = static_cast<std::int32_t>(groups_.size());
@@ -37,6 +39,13 @@ Scheduler::Scheduler(const Config& config)
         groups_.push_back({group, pools_.back().get(),
                            BlockTable(index, config.max_num_requests,
                                       has_columns ? config.max_blocks_per_request() : 0)});
+    }
+    if (config.num_host_blocks > 0) {
+        host_ = std::make_unique<HostPool>(PoolConfig{.num_blocks = config.num_host_blocks,
+                                                      .block_tokens = config.block_tokens,
+                                                      .group = 0,
+                                                      .keeps_tokens = false},
+                                           &host_events_);
     }
 }
 
@@ -55,7 +64,7 @@ Fault Scheduler::Submit(const Submission& submission) {
     const std::int64_t num_prompt_tokens =
         static_cast<std::int64_t>(submission.prompt_token_ids.size());
     const std::int64_t limit = max_request_tokens();
-    if (ledger_.is_broken()) return Fault::kStepBroken;
+    if (is_broken()) return Fault::kStepBroken;
     if (places_.contains(submission.id)) return Fault::kDuplicateRequest;
     if (num_prompt_tokens == 0) return Fault::kEmptyPrompt;
     if (submission.max_new_tokens < 1) return Fault::kNoOutput;
@@ -129,7 +138,7 @@ void Scheduler::Expire(std::int64_t now_us) {
 
 // Any state may come here: each container is named, and End names each state.
 Finished Scheduler::EndRequest(RequestId id, FinishReason reason) {
-    const End end{reason, ledger_};
+    const End end{reason, ledger_, copies_};
     const Place place = places_.at(id);
     places_.erase(id);
     if (const auto* key = std::get_if<QueueKey>(&place)) {
@@ -140,6 +149,7 @@ Finished Scheduler::EndRequest(RequestId id, FinishReason reason) {
         if (Resident* resident = FindResident(slot)) new Holdings(std::move(resident->holdings));
     }
     if (prefilling_.Find(slot) != nullptr) return end(prefilling_.Take(slot));
+    if (loading_.Find(slot) != nullptr) return end(loading_.Take(slot));
     return end(decoding_.Take(slot));
 }
 
@@ -170,11 +180,16 @@ void Scheduler::TakeDeltas(DeltaBatch& out) {
 
 Stats Scheduler::stats() const {
     Stats stats = totals_;
-    stats.num_running = static_cast<std::int32_t>(prefilling_.size() + decoding_.size());
+    stats.num_running =
+        static_cast<std::int32_t>(prefilling_.size() + loading_.size() + decoding_.size());
     stats.num_waiting = static_cast<std::int32_t>(waiting_.size());
     stats.num_free_blocks = groups_[0].pool->num_free();
     stats.num_blocks = groups_[0].pool->num_blocks();
     stats.num_cached_blocks = groups_[0].pool->num_cached();
+    if (host_ != nullptr) {
+        stats.num_free_host_blocks = host_->num_free();
+        stats.num_host_blocks = host_->num_blocks();
+    }
     stats.num_steps_in_flight = ledger_.num_in_flight();
     return stats;
 }
@@ -200,6 +215,7 @@ Resident* Scheduler::FindResident(SlotId slot) {
 const Resident* Scheduler::FindResident(SlotId slot) const {
     if (const Decoding* decoding = decoding_.Find(slot)) return &decoding->resident;
     if (const Prefilling* prefilling = prefilling_.Find(slot)) return &prefilling->resident;
+    if (const Loading* loading = loading_.Find(slot)) return &loading->resident;
     return nullptr;
 }
 

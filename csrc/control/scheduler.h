@@ -13,6 +13,7 @@
 
 #include "control/boundary.h"
 #include "control/config.h"
+#include "control/copies.h"
 #include "control/events.h"
 #include "control/holdings.h"
 #include "control/ledger.h"
@@ -79,6 +80,8 @@ struct Stats {
     std::int32_t num_free_blocks = 0;  // of group 0, cached ones included
     std::int32_t num_blocks = 0;
     std::int32_t num_cached_blocks = 0;
+    std::int32_t num_free_host_blocks = 0;  // cached ones included
+    std::int32_t num_host_blocks = 0;
     std::int64_t num_steps_in_flight = 0;
     std::int64_t num_prompt_tokens = 0;
     std::int64_t num_cached_tokens = 0;
@@ -101,6 +104,8 @@ class Scheduler {
     // Tokens that may follow, to be judged by the next step. Ignored when they cannot be used.
     void Propose(RequestId id, std::span<const std::int32_t> draft_token_ids);
 
+    // A guard was dropped: nothing can be planned or committed any more.
+    [[nodiscard]] bool is_broken() const { return ledger_.is_broken() || copies_.is_broken(); }
     [[nodiscard]] Fault CheckPlan() const;
     // Empty guard: nothing to plan now. `plan` is overwritten.
     [[nodiscard]] TL_RETURNS_UNKNOWN StepGuard Plan(std::int64_t now_us, StepPlan& plan);
@@ -108,6 +113,11 @@ class Scheduler {
     [[nodiscard]] Fault CheckCommit(const StepGuard& guard, const StepResult& result) const;
     // Appends what the step did to `out`. CheckCommit must have found no fault.
     void Commit(TL_LIVE_PARAM StepGuard&& guard, const StepResult& result, DeltaBatch& out);
+    // The next blocks to copy between the tiers; loads before stores. Empty guard: none.
+    [[nodiscard]] TL_RETURNS_UNKNOWN CopyGuard PlanCopies(CopyPlan& plan);
+    [[nodiscard]] Fault CheckCopy(const CopyGuard& guard) const;
+    // A copy that failed costs what it would have saved, nothing else.
+    void Commit(TL_LIVE_PARAM CopyGuard&& guard, bool has_succeeded);
     // Appends what ended without a step: requests past their deadline.
     void TakeDeltas(DeltaBatch& out);
 
@@ -175,8 +185,15 @@ class Scheduler {
     // scheduler_commit.cc
     void CommitRow(const StepRow& row, std::span<const std::int32_t> accepted, DeltaBatch& out);
     void Publish(Resident& resident);
+    void OfferToHost(const Request& request, std::size_t from_column, std::size_t to_column);
     void UnblockFor(const Request& request, std::size_t from_column, std::size_t to_column);
     void NoteFinished(const Finished& finished);
+
+    // scheduler_copies.cc
+    [[nodiscard]] bool TryLoad(SlotId slot);
+    void PlanLoad(Loading& loading, CopyId copy, CopyPlan& plan);
+    void PlanStores(OpenCopy& open, CopyPlan& plan);
+    void FinishLoad(SlotId slot, const CopyReceipt& receipt, bool has_succeeded);
 
     Resident* FindResident(SlotId slot);
     [[nodiscard]] const Resident* FindResident(SlotId slot) const;
@@ -187,14 +204,18 @@ class Scheduler {
     Config config_;
     ChainHasher hasher_;
     EventLog events_;
+    EventLog host_events_;  // keeps none: what is on the host is the tier's own business
     // Pools before everything that holds their blocks: what is declared later is destroyed first.
     std::vector<std::unique_ptr<DevicePool>> pools_;
     std::vector<CacheGroup> groups_;
+    std::unique_ptr<HostPool> host_;  // null: no host tier
     SlotPool slots_;
     StepLedger ledger_;
+    CopyLedger copies_;
 
     std::map<QueueKey, Waiting> waiting_;
     SlotMap<Prefilling> prefilling_;
+    SlotMap<Loading> loading_;
     SlotMap<Decoding> decoding_;
     std::unordered_map<RequestId, Place> places_;
     std::vector<Deadline> deadlines_;  // a heap, soonest first; may name requests that have ended
@@ -202,6 +223,7 @@ class Scheduler {
     std::int64_t next_arrival_ = 0;
 
     std::vector<TablePatch> patches_;  // since the last plan
+    std::vector<Hash128> unstored_;    // published since the host tier was last offered anything
     DeltaBatch ended_;                 // without a step, not yet handed out
     Stats totals_;
 

@@ -48,9 +48,11 @@ std::optional<SlotId> Scheduler::TryAdmit(StepPlan& plan) {
                                  patches_);
         }
     }
-    num_cached_tokens += CopyPart(resident, nearest, plan);
+    const SlotId id = resident.slot.id();
+    const bool is_loading = TryLoad(id);
+    if (!is_loading) num_cached_tokens += CopyPart(resident, nearest, plan);
     Account(request, num_cached_tokens, nearest);
-    return resident.slot.id();
+    return id;
 }
 
 bool Scheduler::IsStillBlocked(const QueueKey& key) const {

@@ -11,7 +11,7 @@
 namespace tokenlight::control {
 
 Fault Scheduler::CheckCommit(const StepGuard& guard, const StepResult& result) const {
-    if (ledger_.is_broken()) return Fault::kStepBroken;
+    if (is_broken()) return Fault::kStepBroken;
     if (!guard.BelongsTo(ledger_))
         return guard.is_live() ? Fault::kGuardForeign : Fault::kGuardCommitted;
     if (guard.step() != ledger_.oldest()) return Fault::kGuardOutOfOrder;
@@ -118,12 +118,24 @@ void Scheduler::Publish(Resident& resident) {
         auto& blocks = std::get<BlockRun>(run);
         const std::size_t num_settled = blocks.settled.size();
         if (config_.prefix_reuse) PublishBlocks(blocks, groups_[g], what, ledger_, patches_);
+        OfferToHost(request, num_settled, blocks.settled.size());
         if (blocks.settled.size() > num_settled && blockage_ && blockage_->wanted) {
             UnblockFor(request, num_settled, blocks.settled.size());
         }
         if (groups_[g].config.kind == GroupKind::kSlidingWindow) {
             DropDeadBlocks(blocks, groups_[g], config_.block_tokens, num_final);
         }
+    }
+}
+
+// A host tier that is never asked for copies must not make this grow.
+void Scheduler::OfferToHost(const Request& request, std::size_t from_column,
+                            std::size_t to_column) {
+    if (host_ == nullptr) return;
+    const auto limit = static_cast<std::size_t>(host_->num_blocks());
+    for (std::size_t column = from_column; column < to_column && unstored_.size() < limit;
+         ++column) {
+        unstored_.push_back(request.chain[column]);
     }
 }
 

@@ -13,7 +13,7 @@
 namespace tokenlight::control {
 
 Fault Scheduler::CheckPlan() const {
-    if (ledger_.is_broken()) return Fault::kStepBroken;
+    if (is_broken()) return Fault::kStepBroken;
     if (ledger_.is_full()) return Fault::kTooManySteps;
     return Fault::kNone;
 }
@@ -23,7 +23,8 @@ StepGuard Scheduler::Plan(std::int64_t now_us, StepPlan& plan) {
     Expire(now_us);
     PlanRows(plan);
     // Everyone waits for room, and no step is out that could bring some: the newest gives way.
-    while (plan.num_requests() == 0 && ledger_.num_in_flight() == 0) {
+    while (plan.num_requests() == 0 && ledger_.num_in_flight() == 0 && loading_.size() == 0 &&
+           copies_.is_idle()) {
         const std::optional<SlotId> newest = Newest(/*is_last_resort=*/true);
         if (!newest) break;
         PreemptSlot(*newest);
@@ -42,7 +43,7 @@ void Scheduler::PlanRows(StepPlan& plan) {
     while (plan.num_tokens() < config_.max_step_tokens) {
         const std::optional<SlotId> slot = TryAdmit(plan);
         if (!slot) return;
-        PlanChunk(*slot, plan);
+        if (prefilling_.Find(*slot) != nullptr) PlanChunk(*slot, plan);
     }
 }
 
@@ -125,7 +126,8 @@ bool Scheduler::TryPromiseAll(Resident& resident, std::int32_t upto_tokens) {
 Scheduler::Room Scheduler::MakeRoom(SlotId slot, std::int32_t upto_tokens) {
     while (true) {
         if (TryPromiseAll(*FindResident(slot), upto_tokens)) return Room::kReady;
-        if (ledger_.has_retired()) return Room::kStalled;  // blocks are on their way home
+        // Blocks are on their way home.
+        if (ledger_.has_retired() || !copies_.is_idle()) return Room::kStalled;
         const std::optional<SlotId> victim = Newest(/*is_last_resort=*/false);
         if (!victim) return Room::kStalled;
         PreemptSlot(*victim);

@@ -3,8 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
+#include "control/copies.h"
 #include "control/holdings.h"
 #include "control/ledger.h"
 #include "control/request.h"
@@ -12,9 +15,12 @@
 
 namespace tokenlight::control {
 
+//                       Loading
+//                     Load ^ | Loaded
+//                          | v
 //   Waiting --Admit--> Prefilling --Advance--> Decoding --Finish--> Finished
 //      ^                   |                      |
-//      '------Preempt------'-------Preempt--------'          Abort: from any state to Finished
+//      '------Preempt------'-------Preempt--------'            End: from any state to Finished
 //
 // A state owns exactly what a request may hold while it is in it; leaving the state gives it back,
 // at once or when the last step that names it is back.
@@ -41,6 +47,12 @@ struct Waiting {
 };
 struct Prefilling {
     Resident resident;
+};
+// A part of its prompt is on the host and is being copied into blocks that it holds already.
+struct Loading {
+    Resident resident;
+    std::vector<HostShared> sources;
+    std::optional<CopyId> copy;  // once it was handed out
 };
 struct Decoding {
     Resident resident;
@@ -72,6 +84,14 @@ struct Finished {
 
 [[nodiscard]] inline Decoding Advance(Prefilling&& from) { return {std::move(from.resident)}; }
 
+[[nodiscard]] inline Loading Load(Prefilling&& from, std::vector<HostShared>&& sources) {
+    return {std::move(from.resident), std::move(sources), {}};
+}
+// However the copy ended: what it failed to bring is computed.
+[[nodiscard]] inline Prefilling Loaded(Loading&& from, const CopyReceipt&) {
+    return {std::move(from.resident)};
+}
+
 [[nodiscard]] inline Waiting Preempt(Prefilling&& from, StepLedger& ledger) {
     return {Leave(std::move(from.resident), ledger)};
 }
@@ -87,12 +107,22 @@ struct Finished {
 struct End {
     FinishReason reason;
     StepLedger& ledger;
+    CopyLedger& copies;
 
     [[nodiscard]] Finished operator()(Waiting&& from) const {
         return {std::move(from.request), reason};
     }
     [[nodiscard]] Finished operator()(Prefilling&& from) const {
         return {Leave(std::move(from.resident), ledger), reason};
+    }
+    [[nodiscard]] Finished operator()(Loading&& from) const {
+        if (from.copy && !kPlanted<Mutant::kLoadEndsEarly>) {
+            OpenCopy& open = copies.at(*from.copy);
+            open.holdings.emplace_back(std::move(from.resident.holdings));
+            open.slots.emplace_back(std::move(from.resident.slot));
+            open.sources.emplace_back(std::move(from.sources));
+        }
+        return {std::move(from.resident.request), reason};
     }
     [[nodiscard]] Finished operator()(Decoding&& from) const {
         return {Leave(std::move(from.resident), ledger), reason};

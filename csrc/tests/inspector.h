@@ -46,6 +46,9 @@ struct Inspector {
         for (const SlotId slot : scheduler.prefilling_.order()) {
             visit(scheduler.prefilling_.Find(slot)->resident, 'p');
         }
+        for (const SlotId slot : scheduler.loading_.order()) {
+            visit(scheduler.loading_.Find(slot)->resident, 'l');
+        }
         for (const SlotId slot : scheduler.decoding_.order()) {
             visit(scheduler.decoding_.Find(slot)->resident, 'd');
         }
@@ -81,6 +84,40 @@ struct Inspector {
     static std::int32_t PromiseOf(const Holdings& holdings, std::size_t group) {
         return std::visit([](const auto& run) { return run.promise.num_blocks(); },
                           holdings.runs[group]);
+    }
+
+    [[nodiscard]] const HostPool* host() const { return scheduler.host_.get(); }
+    [[nodiscard]] const std::vector<Hash128>& unstored() const { return scheduler.unstored_; }
+    [[nodiscard]] static const HostPool::Record& host_record(const HostPool& pool,
+                                                             std::int32_t block) {
+        return pool.at(block);
+    }
+    [[nodiscard]] static std::vector<std::int32_t> HostFreeList(const HostPool& pool) {
+        std::vector<std::int32_t> blocks;
+        for (std::int32_t block = pool.at(pool.sentinel()).next; block != pool.sentinel();
+             block = pool.at(block).next) {
+            blocks.push_back(block);
+        }
+        return blocks;
+    }
+    void EachLoading(const std::function<void(const Loading&)>& visit) const {
+        for (const SlotId slot : scheduler.loading_.order()) visit(*scheduler.loading_.Find(slot));
+    }
+    void EachCopy(const std::function<void(CopyId)>& copy, const EachBlock& device,
+                  const EachBlock& host, const std::function<void(const Holdings&)>& holdings,
+                  const std::function<void(SlotId)>& slot) const {
+        for (const auto& [id, open] : scheduler.copies_.open_) {
+            copy(id);
+            for (const Store& store : open.stores) {
+                device(0, Raw(store.from.resource_.id()), true);
+                host(0, Raw(store.to.resource_.id()), false);
+            }
+            for (const auto& item : open.sources) {
+                for (const HostShared& source : item.resource_) host(0, Raw(source.id()), true);
+            }
+            for (const auto& item : open.holdings) holdings(item.resource_);
+            for (const auto& item : open.slots) slot(item.resource_.id());
+        }
     }
 
     // What outlives its request until a step is back, oldest step first.

@@ -46,6 +46,7 @@ void Answer(WorldRequest& request) {
 ShadowDevice::ShadowDevice(const Config& config, const std::vector<WorldRequest>& requests)
     : config_(config),
       requests_(requests),
+      host_(static_cast<std::size_t>(config.num_host_blocks * config.block_tokens), 0),
       last_sampled_(static_cast<std::size_t>(config.max_num_requests), 0) {
     for (const GroupConfig& group : config.groups) {
         kv_.emplace_back(static_cast<std::size_t>(group.num_blocks * config.block_tokens), 0);
@@ -233,6 +234,32 @@ std::vector<std::int32_t> ShadowDevice::Accepted(const std::vector<std::int32_t>
         accepted.back() += all_stand ? 1 : 0;
     }
     return accepted;
+}
+
+void ShadowDevice::RunCopy(std::size_t index, bool has_succeeded) {
+    constexpr std::uint64_t kJunk = 0xdead;
+    for (const CopyRow& row : copies_[index].rows) {
+        for (std::int32_t i = 0; i < config_.block_tokens; ++i) {
+            std::uint64_t& host =
+                host_[static_cast<std::size_t>(row.host_block * config_.block_tokens + i)];
+            std::uint64_t& device = Cell(0, row.device_block, i);
+            (row.is_store == 1 ? host : device) =
+                has_succeeded ? (row.is_store == 1 ? device : host) : kJunk;
+        }
+    }
+    copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(index));
+}
+
+bool ShadowDevice::HostHolds(std::int32_t block, std::uint64_t start,
+                             const std::vector<std::int32_t>& tokens) const {
+    std::uint64_t digest = start;
+    const std::size_t first = tokens.size() - static_cast<std::size_t>(config_.block_tokens);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        digest = DigestAfter(digest, tokens[i]);
+        const std::size_t at = static_cast<std::size_t>(block * config_.block_tokens) + i - first;
+        if (i >= first && host_[at] != digest) return false;
+    }
+    return true;
 }
 
 bool ShadowDevice::Holds(std::size_t group, std::int32_t block, std::uint64_t start,

@@ -53,6 +53,13 @@ class ShadowDevice {
         const std::vector<std::int32_t>& sampled) const;
     void ForgetOldest() { steps_.pop_front(); }
 
+    void AcceptCopy(const CopyPlan& plan) { copies_.push_back(plan); }
+    // Copies at the last moment; one that fails leaves nothing usable behind.
+    void RunCopy(std::size_t index, bool has_succeeded);
+    [[nodiscard]] const std::deque<CopyPlan>& copies() const { return copies_; }
+    [[nodiscard]] bool HostHolds(std::int32_t block, std::uint64_t start,
+                                 const std::vector<std::int32_t>& tokens) const;
+
     [[nodiscard]] const std::deque<Planned>& steps() const { return steps_; }
     [[nodiscard]] const std::string& complaint() const { return complaint_; }
     // Does the block hold the KV (or the state) of `tokens`, whose last block this is?
@@ -71,7 +78,9 @@ class ShadowDevice {
     const Config& config_;
     const std::vector<WorldRequest>& requests_;
     std::vector<std::vector<std::uint64_t>> kv_;  // [group][block * block_tokens + offset]
+    std::vector<std::uint64_t> host_;
     std::vector<std::int32_t> last_sampled_;
+    std::deque<CopyPlan> copies_;
     std::deque<Planned> steps_;
     std::string complaint_;
 };

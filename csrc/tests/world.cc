@@ -70,6 +70,8 @@ World ParseWorld(const std::vector<std::string>& cells) {
     world.has_expiry = may.find("expiry") != std::string::npos;
     world.has_drafts = may.find("drafts") != std::string::npos;
     world.config.min_copy_tokens = may.find("parts") != std::string::npos ? 1 : 0;
+    const std::size_t host = may.find("host");
+    if (host != std::string::npos) world.config.num_host_blocks = std::stoi(may.substr(host + 4));
     world.is_deep = may.find("deep") != std::string::npos;
     world.num_states = std::stoll(cells[11]);
     return world;
@@ -90,8 +92,9 @@ std::vector<World> ReadWorlds(const std::string& path) {
 }
 
 std::string NameOf(Action action) {
-    static constexpr const char* kNames[] = {"submit", "plan",          "plan-late",    "commit",
-                                             "abort",  "propose-right", "propose-wrong"};
+    static constexpr const char* kNames[] = {
+        "submit",        "plan",          "plan-late",   "commit",  "abort",
+        "propose-right", "propose-wrong", "plan-copies", "copy-ok", "copy-fail"};
     return std::string(kNames[static_cast<std::size_t>(action.kind)]) + " " +
            std::to_string(action.request);
 }
@@ -108,6 +111,13 @@ std::vector<Action> Run::Enabled() const {
     if (scheduler_->CheckPlan() == Fault::kNone) {
         actions.push_back({ActionKind::kPlan});
         if (world_.has_expiry && now_us_ < kLate) actions.push_back({ActionKind::kPlanLate});
+    }
+    if (world_.config.num_host_blocks > 0 && copy_guards_.size() < 2) {
+        actions.push_back({ActionKind::kPlanCopies});
+    }
+    for (std::size_t i = 0; i < copy_guards_.size(); ++i) {
+        actions.push_back({ActionKind::kCopyOk, static_cast<std::uint8_t>(i)});
+        actions.push_back({ActionKind::kCopyFail, static_cast<std::uint8_t>(i)});
     }
     bool has_next = false;  // requests arrive in the order of the list
     for (std::size_t i = 0; i < told_.size(); ++i) {
@@ -145,6 +155,13 @@ void Run::Apply(Action action) {
             return Propose(action.request, true);
         case ActionKind::kProposeWrong:
             return Propose(action.request, false);
+        case ActionKind::kPlanCopies:
+            static_cast<void>(PlanCopies());
+            return;
+        case ActionKind::kCopyOk:
+            return CommitCopy(action.request, true);
+        case ActionKind::kCopyFail:
+            return CommitCopy(action.request, false);
     }
 }
 
@@ -195,6 +212,21 @@ void Run::Commit() {
     Hear(batch);
 }
 
+bool Run::PlanCopies() {
+    CopyPlan plan;
+    auto guard = std::make_unique<CopyGuard>(scheduler_->PlanCopies(plan));
+    if (!guard->is_live()) return false;
+    copy_guards_.push_back(std::move(guard));
+    device_->AcceptCopy(plan);
+    return true;
+}
+
+void Run::CommitCopy(std::size_t index, bool has_succeeded) {
+    device_->RunCopy(index, has_succeeded);
+    scheduler_->Commit(std::move(*copy_guards_[index]), has_succeeded);
+    copy_guards_.erase(copy_guards_.begin() + static_cast<std::ptrdiff_t>(index));
+}
+
 void Run::Propose(std::uint8_t index, bool is_right) {
     const WorldRequest& request = world_.requests[index];
     const std::size_t next = told_[index].tokens.size();
@@ -232,8 +264,13 @@ void Run::Finish() {
             Plan(now_us_);
             has_moved = guards_.size() > num_open;
         }
+        while (PlanCopies()) has_moved = true;
+        while (!copy_guards_.empty()) {
+            has_moved = true;
+            CommitCopy(copy_guards_.size() - 1, i % 2 == 0);
+        }
         if (!has_moved && guards_.empty()) break;
-        if (!has_moved || scheduler_->CheckPlan() != Fault::kNone) Commit();
+        if (!guards_.empty()) Commit();
         if (complaint_.empty()) complaint_ = device_->complaint();
     }
     for (const Told& told : told_) {

@@ -32,7 +32,10 @@ enum class ActionKind : std::uint8_t {
     kCommit,
     kAbort,
     kProposeRight,
-    kProposeWrong
+    kProposeWrong,
+    kPlanCopies,
+    kCopyOk,  // of the open copy at `request`
+    kCopyFail
 };
 struct Action {
     ActionKind kind;
@@ -71,12 +74,15 @@ class Run {
     void Plan(std::int64_t now_us);
     void Commit();
     void Propose(std::uint8_t index, bool is_right);
+    [[nodiscard]] bool PlanCopies();
+    void CommitCopy(std::size_t index, bool has_succeeded);
     void Hear(const DeltaBatch& batch);
     void CheckPools();
     void CheckPool(std::size_t group, const std::vector<std::int32_t>& num_owners,
                    std::int32_t promised);
     void CheckPublished(std::size_t group);
     void CheckInFlight();
+    void CheckHost();
 
     const World& world_;
     std::unique_ptr<ShadowDevice> device_;
@@ -84,6 +90,7 @@ class Run {
     std::unique_ptr<Scheduler> scheduler_;
     std::vector<std::unique_ptr<StepGuard>>
         guards_;  // after the scheduler: no guard may outlive its ledger
+    std::vector<std::unique_ptr<CopyGuard>> copy_guards_;
     StepPlan plan_;
     std::int64_t now_us_ = 0;
     std::string complaint_;

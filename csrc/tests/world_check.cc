@@ -45,6 +45,7 @@ void Run::Check() {
     if (!complaint_.empty()) return;
     CheckPools();
     CheckInFlight();
+    CheckHost();
     const Inspector inspector{*scheduler_};
     inspector.EachResident([&](const Resident& resident, char) {
         if (resident.request->num_preemptions > world_.config.max_preemptions) {
@@ -83,6 +84,8 @@ void Run::CheckPools() {
     inspector.EachResident([&](const Resident& resident, char) { hold(resident.holdings); });
     inspector.EachRetired([&](std::int64_t, const Holdings& holdings) { hold(holdings); }, count,
                           [](std::int64_t, SlotId) {});
+    inspector.EachCopy([](CopyId) {}, count, [](std::size_t, std::int32_t, bool) {}, hold,
+                       [](SlotId) {});
     for (std::size_t g = 0; g < num_groups; ++g) {
         CheckPool(g, num_owners[g], promised[g]);
         CheckPublished(g);
@@ -143,8 +146,18 @@ void Run::CheckPublished(std::size_t group) {
         num_published += record.is_published;
         const bool in_tree =
             record.is_published && group == 0 && record.parent != pool.num_blocks();
-        if (in_tree && !Inspector::record(pool, record.parent).is_published)
+        const bool has_host = world_.config.num_host_blocks > 0;  // a copy may pin a child alone
+        if (in_tree && !has_host && !Inspector::record(pool, record.parent).is_published) {
             Complain("a parent went before its child");
+        }
+        if (group > 0) continue;
+        std::int32_t child = record.first_child;
+        for (; record.is_published && child >= 0;
+             child = Inspector::record(pool, child).next_sibling) {
+            const auto& below = Inspector::record(pool, child);
+            if (!below.is_published || below.parent != block)
+                Complain("the tree of prefixes is torn");
+        }
     }
     if (num_explained != num_published)
         Complain("a published block is found under no prefix of any request");
@@ -162,6 +175,57 @@ void Run::CheckInFlight() {
                 } else if (Inspector::record(inspector.pool(group), block).num_owners == 0) {
                     Complain("a block is free while a step still names it");
                 }
+            }
+        }
+    }
+}
+
+void Run::CheckHost() {
+    const Inspector inspector{*scheduler_};
+    const HostPool* host = inspector.host();
+    if (host == nullptr) return;
+    std::vector<std::int32_t> num_owners(static_cast<std::size_t>(host->num_blocks()), 0);
+    const auto count = [&](std::size_t, std::int32_t block, bool is_shared) {
+        ++num_owners[static_cast<std::size_t>(block)];
+        if (Inspector::host_record(*host, block).is_published != is_shared) {
+            Complain("a host block is not what its owner takes it for");
+        }
+    };
+    inspector.EachLoading([&](const Loading& loading) {
+        for (const HostShared& source : loading.sources) count(0, Raw(source.id()), true);
+    });
+    inspector.EachCopy([](CopyId) {}, [](std::size_t, std::int32_t, bool) {}, count,
+                       [](const Holdings&) {}, [](SlotId) {});
+    for (std::int32_t block = 0; block < host->num_blocks(); ++block) {
+        if (Inspector::host_record(*host, block).num_owners !=
+            num_owners[static_cast<std::size_t>(block)]) {
+            Complain("a host block's owners are miscounted");
+        }
+    }
+    const ChainHasher hasher(world_.config.hash_key);
+    const auto block_tokens = static_cast<std::size_t>(world_.config.block_tokens);
+    for (const WorldRequest& request : world_.requests) {
+        std::vector<std::int32_t> tokens = request.prompt;
+        tokens.insert(tokens.end(), request.answer.begin(), request.answer.end());
+        const std::vector<std::uint8_t> salt(request.salt.begin(), request.salt.end());
+        Hash128 key = hasher.Seed(salt, 0);
+        for (std::size_t end = block_tokens; end <= tokens.size(); end += block_tokens) {
+            key = hasher.Next(key, std::span(tokens).subspan(end - block_tokens, block_tokens));
+            const std::int32_t block = host->Find(key);
+            if (block == PrefixIndex::kAbsent) continue;
+            const std::vector<std::int32_t> prefix(
+                tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(end));
+            if (!device_->HostHolds(block, request.DigestStart(), prefix)) {
+                Complain("a host block does not hold what its key says");
+            }
+        }
+    }
+    // What a copy names, somebody owns until it is over.
+    for (const CopyPlan& copy : device_->copies()) {
+        for (const CopyRow& row : copy.rows) {
+            if (Inspector::record(inspector.pool(0), row.device_block).num_owners == 0 ||
+                Inspector::host_record(*host, row.host_block).num_owners == 0) {
+                Complain("a block is free while a copy still names it");
             }
         }
     }
@@ -216,6 +280,33 @@ Hash128 Run::Digest() const {
     inspector.EachRetired([&](std::int64_t, const Holdings& holdings) { put_holdings(holdings); },
                           put_block, [&](std::int64_t, SlotId slot) { out.Put(Raw(slot)); });
     for (const SlotId slot : inspector.free_slots()) out.Put(Raw(slot));
+    constexpr std::size_t kHost = 99;
+    const auto put_host = [&](std::size_t, std::int32_t block, bool is_shared) {
+        put_block(kHost, block, is_shared);
+    };
+    inspector.EachLoading([&](const Loading& loading) {
+        out.Put(loading.copy.has_value());
+        for (const HostShared& source : loading.sources) put_host(0, Raw(source.id()), true);
+    });
+    inspector.EachCopy([&](CopyId) { out.Put('c'); }, put_block, put_host, put_holdings,
+                       [&](SlotId slot) { out.Put(Raw(slot)); });
+    for (const CopyPlan& copy : device_->copies()) {
+        out.Put('C');
+        for (const CopyRow& row : copy.rows) {
+            out.Put(row.is_store);
+            out.Put(rename(0, row.device_block));
+            out.Put(rename(kHost, row.host_block));
+        }
+    }
+    for (const Hash128& key : inspector.unstored()) out.Put(key);
+    if (const HostPool* host = inspector.host()) {
+        for (const std::int32_t block : Inspector::HostFreeList(*host)) {
+            const auto& record = Inspector::host_record(*host, block);
+            out.Put(rename(kHost, block));
+            out.Put(record.is_published);
+            if (record.is_published) out.Put(record.key);
+        }
+    }
     for (std::size_t g = 0; g < world_.config.groups.size(); ++g) {
         const DevicePool& pool = inspector.pool(g);
         const auto put_contents = [&](std::int32_t block) {

@@ -3,6 +3,8 @@
 
 from tokenlight.control._control import (
     CacheGroup,
+    CopyGuard,
+    CopyPlan,
     Delta,
     Explanation,
     KvEvent,
@@ -28,6 +30,8 @@ from tokenlight.control.errors import (
 __all__ = [
     "CacheGroup",
     "ControlError",
+    "CopyGuard",
+    "CopyPlan",
     "Delta",
     "DuplicateRequest",
     "EventsLost",

@@ -26,7 +26,7 @@ class CacheGroup:
 class SchedulerConfig:
     """Sizes and depths that a scheduler is made with."""
 
-    def __init__(self, *, num_blocks: int, block_tokens: int, max_num_requests: int, max_step_tokens: int, max_model_tokens: int, prefix_reuse: bool = True, hash_key: bytes, overlap: int = 0, output_margin_tokens: int = 64, max_preemptions: int = 3, min_copy_tokens: int = 0, max_events: int = 0, more_groups: Sequence[CacheGroup] = []) -> None:
+    def __init__(self, *, num_blocks: int, block_tokens: int, max_num_requests: int, max_step_tokens: int, max_model_tokens: int, prefix_reuse: bool = True, hash_key: bytes, overlap: int = 0, output_margin_tokens: int = 64, max_preemptions: int = 3, min_copy_tokens: int = 0, max_events: int = 0, num_host_blocks: int = 0, more_groups: Sequence[CacheGroup] = []) -> None:
         """
         num_blocks is of the first group, full attention; a hybrid model names its other groups in more_groups. hash_key: 16 secret bytes, so that nobody can aim for a prefix collision.
         """
@@ -51,6 +51,9 @@ class SchedulerConfig:
 
     @property
     def max_events(self) -> int: ...
+
+    @property
+    def num_host_blocks(self) -> int: ...
 
     @property
     def block_tokens(self) -> int: ...
@@ -155,6 +158,24 @@ class StepPlan:
     def group_table(self, group: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None, None), writable=False)]:
         """As block_table, of another cache group."""
 
+class CopyGuard:
+    """The right to say how one copy ended, once. Owned by its plan."""
+
+class CopyPlan:
+    """
+    Whole blocks to copy between the device and the host; not part of a step.
+    """
+
+    @property
+    def guard(self) -> CopyGuard:
+        """Hand it to commit_copy."""
+
+    @property
+    def rows(self) -> Annotated[NDArray[numpy.int32], dict(shape=(None, None), writable=False)]:
+        """
+        int32[C, 3]: 1 for device to host or 0 for host to device, device block, host block
+        """
+
 class Delta:
     """What one step did for one request."""
 
@@ -198,6 +219,13 @@ class Stats:
     @property
     def num_cached_blocks(self) -> int:
         """Free blocks whose contents can still serve a prefix."""
+
+    @property
+    def num_free_host_blocks(self) -> int:
+        """Cached ones included."""
+
+    @property
+    def num_host_blocks(self) -> int: ...
 
     @property
     def num_steps_in_flight(self) -> int: ...
@@ -284,6 +312,16 @@ class Scheduler:
     def commit(self, guard: StepGuard, sampled_token_ids: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], num_accepted: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> list[Delta]:
         """
         A step is back: int32[S] ids, and per row that sampled how many of its ids stand (None: each its one).
+        """
+
+    def plan_copies(self) -> CopyPlan | None:
+        """
+        The next blocks to copy between device and host, or None. Several may be open at once.
+        """
+
+    def commit_copy(self, guard: CopyGuard, *, has_succeeded: bool) -> None:
+        """
+        A copy is over. One that failed, or took too long, only costs what it would have saved.
         """
 
     def take_deltas(self) -> list[Delta]:

@@ -36,6 +36,7 @@ CONFIG_FIELDS = (
     "max_preemptions",
     "min_copy_tokens",
     "max_events",
+    "num_host_blocks",
 )
 
 

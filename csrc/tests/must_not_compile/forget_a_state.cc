@@ -15,12 +15,12 @@ struct EndSome {
         return {std::move(from.resident.request), FinishReason::kAbort};
     }
 };
-Finished Go(std::variant<Waiting, Prefilling, Decoding>&& any, StepLedger&) {
+Finished Go(std::variant<Waiting, Prefilling, Decoding>&& any, StepLedger&, CopyLedger&) {
     return std::visit(EndSome{}, std::move(any));
 }
 #else
-Finished Go(std::variant<Waiting, Prefilling, Decoding>&& any, StepLedger& ledger) {
-    return std::visit(End{FinishReason::kAbort, ledger}, std::move(any));
+Finished Go(std::variant<Waiting, Prefilling, Decoding>&& any, StepLedger& ledger, CopyLedger& copies) {
+    return std::visit(End{FinishReason::kAbort, ledger, copies}, std::move(any));
 }
 #endif
 

@@ -7,11 +7,11 @@
 namespace tokenlight::control {
 
 #ifdef MISUSE
-void Free(InFlight<DeviceExclusive> block) {
+void Free(InStep<DeviceExclusive> block) {
     const DeviceExclusive gone = std::move(block.resource_);
 }
 #else
-void Free(InFlight<DeviceExclusive> block, const StepReceipt& receipt) {
+void Free(InStep<DeviceExclusive> block, const StepReceipt& receipt) {
     const DeviceExclusive gone = Land(std::move(block), receipt);
 }
 #endif

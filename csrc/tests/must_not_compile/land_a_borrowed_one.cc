@@ -7,11 +7,11 @@
 namespace tokenlight::control {
 
 #ifdef MISUSE
-SlotLease Open(InFlight<SlotLease>& slot, const StepReceipt& receipt) {
+SlotLease Open(InStep<SlotLease>& slot, const StepReceipt& receipt) {
     return Land(slot, receipt);
 }
 #else
-SlotLease Open(InFlight<SlotLease>& slot, const StepReceipt& receipt) {
+SlotLease Open(InStep<SlotLease>& slot, const StepReceipt& receipt) {
     return Land(std::move(slot), receipt);
 }
 #endif

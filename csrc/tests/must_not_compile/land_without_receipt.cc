@@ -7,9 +7,9 @@
 namespace tokenlight::control {
 
 #ifdef MISUSE
-Holdings Open(InFlight<Holdings> holdings) { return Land(std::move(holdings)); }
+Holdings Open(InStep<Holdings> holdings) { return Land(std::move(holdings)); }
 #else
-Holdings Open(InFlight<Holdings> holdings, const StepReceipt& receipt) {
+Holdings Open(InStep<Holdings> holdings, const StepReceipt& receipt) {
     return Land(std::move(holdings), receipt);
 }
 #endif

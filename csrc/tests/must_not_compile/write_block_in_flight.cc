@@ -7,11 +7,11 @@
 namespace tokenlight::control {
 
 #ifdef MISUSE
-BlockCopy Copy(const DeviceShared& from, const InFlight<DeviceExclusive>& to) {
+BlockCopy Copy(const DeviceShared& from, const InStep<DeviceExclusive>& to) {
     return MakeCopy(from, to, 1);
 }
 #else
-BlockCopy Copy(const DeviceShared& from, InFlight<DeviceExclusive> to, const StepReceipt& receipt) {
+BlockCopy Copy(const DeviceShared& from, InStep<DeviceExclusive> to, const StepReceipt& receipt) {
     const DeviceExclusive landed = Land(std::move(to), receipt);
     return MakeCopy(from, landed, 1);
 }
