@@ -25,6 +25,8 @@ from tokenlight.runner.logprobs import pick_logprobs, read_logprobs
 from tokenlight.runner.machine import read_machine
 from tokenlight.runner.resolve import ModelShape, ResolvedConfig, model_shape, resolve
 from tokenlight.runner.sampler import NO_TOKENS, Sampler
+from tokenlight.text.grammar.matching import Grammars
+from tokenlight.text.tokenizer import Tokenizer
 from tokenlight.wire import ModelFacts, SamplingParams, TokenLogprobs
 
 _log = get_log("runner")
@@ -47,11 +49,17 @@ _NOTHING = Sampled(np.zeros(0, np.int32), np.zeros(0, np.intp))
 class ModelRunner:
     """Runs on one thread. A request is added before its first step and removed after its last."""
 
-    def __init__(self, model: nn.Module, kv: DevicePool, config: ResolvedConfig) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        kv: DevicePool,
+        config: ResolvedConfig,
+        grammars: Grammars | None = None,
+    ) -> None:
         self._model = model
         self._kv = kv
         self.config = config
-        self._sampler = Sampler(config.max_num_requests)
+        self._sampler = Sampler(config.max_num_requests, grammars)
         self.full_step_s = self._try_step_s() * config.max_step_tokens
         """Longest that a step can take, long contexts aside: no token costs more than one alone."""
         self.facts: ModelFacts
@@ -72,7 +80,8 @@ class ModelRunner:
         # What torch itself still does is small; its threads would spin on the kernels' cores.
         torch.set_num_threads(1)
         model = load_model(checkpoint, device="cpu", dtype=resolved.dtype)
-        runner = cls(model, _make_pool(shape, resolved), resolved)
+        grammars = Grammars(lambda: Tokenizer.from_checkpoint(checkpoint))
+        runner = cls(model, _make_pool(shape, resolved), resolved, grammars)
         runner.facts = ModelFacts(
             max_model_tokens=resolved.max_model_tokens,
             vocab_size=checkpoint.config["vocab_size"],

@@ -2,6 +2,7 @@
 """Sampling parameters as arrays: a row per slot, filled when a request takes the slot."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -10,11 +11,20 @@ from torch import Tensor
 
 from tokenlight import kernels
 from tokenlight.control import StepPlan
+from tokenlight.runner.constraint import Constraint
 from tokenlight.runner.shaping import Shaper, is_shaping
+from tokenlight.text.grammar.matching import Grammars
 from tokenlight.wire import SamplingParams
 
 NO_TOKENS = np.zeros(0, np.int32)
 _NOBODY = -1  # request ids are never negative
+
+
+class RowShaper(Protocol):
+    """Changes one request's logits before its token is chosen."""
+
+    def shape_(self, logits_V: Tensor, position: int) -> None: ...
+    def note(self, token_id: int) -> None: ...
 
 
 class Sampler:
@@ -24,9 +34,10 @@ class Sampler:
     request that was preempted, moved to another slot or batched with others draws the same tokens.
     """
 
-    def __init__(self, max_num_requests: int) -> None:
+    def __init__(self, max_num_requests: int, grammars: Grammars | None = None) -> None:
+        self._grammars = grammars
         self._params: dict[int, SamplingParams] = {}
-        self._shapers: dict[int, Shaper] = {}
+        self._shapers: dict[int, list[RowShaper]] = {}
         self._telling: set[int] = set()
         self._owners = np.full(max_num_requests, _NOBODY, np.int64)
         self._temperature = np.zeros(max_num_requests, np.float32)
@@ -53,8 +64,20 @@ class Sampler:
         self._params[request_id] = params
         if params.num_logprobs is not None:
             self._telling.add(request_id)
+        shapers: list[RowShaper] = []
         if is_shaping(params):
-            self._shapers[request_id] = Shaper(params, prompt_token_ids, stop_token_ids)
+            shapers.append(Shaper(params, prompt_token_ids, stop_token_ids))
+        if params.grammar is not None and self._grammars is not None:
+            # Last: no bias brings back what the rules forbid.
+            shapers.append(
+                Constraint(
+                    self._grammars.compile(params.grammar.rules),
+                    after=params.grammar.after,
+                    num_prompt_tokens=len(prompt_token_ids),
+                )
+            )
+        if shapers:
+            self._shapers[request_id] = shapers
         self._owners[self._owners == request_id] = _NOBODY  # of an earlier request with this id
 
     def remove(self, request_id: int) -> None:
@@ -71,7 +94,7 @@ class Sampler:
         positions = plan.positions[plan.sampled_rows] + 1
         self._fill(request_ids, slots)
         shapers = self._shapers_of(request_ids)
-        for row, shaper in shapers.items():
+        for row, shaper in shapers:
             shaper.shape_(logits_SV[row], int(positions[row]))
         token_ids = kernels.sample(
             logits_SV,
@@ -82,7 +105,7 @@ class Sampler:
             torch.from_numpy(self._seeds[slots]),
             torch.from_numpy(positions),
         )
-        for row, shaper in shapers.items():
+        for row, shaper in shapers:
             shaper.note(int(token_ids[row]))
         return token_ids
 
@@ -96,12 +119,15 @@ class Sampler:
         )
         return {row: number for row, number in enumerate(asked) if number is not None}
 
-    def _shapers_of(self, request_ids: NDArray[np.int64]) -> dict[int, Shaper]:
-        """Row -> shaper, for the rows that have one."""
+    def _shapers_of(self, request_ids: NDArray[np.int64]) -> list[tuple[int, RowShaper]]:
+        """Each row's shapers, in their order."""
         if not self._shapers:
-            return {}
-        found = ((row, self._shapers.get(int(r))) for row, r in enumerate(request_ids))
-        return {row: shaper for row, shaper in found if shaper is not None}
+            return []
+        return [
+            (row, shaper)
+            for row, request_id in enumerate(request_ids)
+            for shaper in self._shapers.get(int(request_id), ())
+        ]
 
     def _fill(self, request_ids: np.ndarray, slots: np.ndarray) -> None:
         """Write the rows of slots that changed hands; costs nothing while none did."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tokenlight.text.conversation import Conversation, Template, Traits, read_traits, render_text
+from tokenlight.text.grammar.rules import rules_of
 from tokenlight.text.parsing import (
     REASONING_FORMATS,
     TOOL_FORMATS,
@@ -16,6 +17,7 @@ from tokenlight.text.parsing import (
     get_reasoning_format,
     get_tool_format,
 )
+from tokenlight.wire import Grammar
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,22 @@ class Dialect:
 
     def render(self, conversation: Conversation) -> str:
         return render_text(self.template, self.traits, conversation)
+
+    def rules(self, conversation: Conversation) -> str | None:
+        """What the answer must look like; None where it is free.
+
+        Raises:
+            UnsupportedParameter: calls cannot be forced in this model's format.
+        """
+        return rules_of(conversation, self.tools)
+
+    def grammar(self, rules: str, prompt: str) -> Grammar:
+        """The rules, from where they hold: behind the reasoning, where the prompt opens one."""
+        channels = self.tools.channels
+        if channels is not None:
+            return Grammar(rules, after=f"{channels.channel}final{channels.message}")
+        is_open = self.reasoning.is_open_in(prompt)
+        return Grammar(rules, after=self.reasoning.closers[0] if is_open else "")
 
     def parser(self, conversation: Conversation, prompt: str) -> Parser:
         """A parser for the answer to `conversation`, which was rendered as `prompt`."""

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tokenlight.server.admission import INLINE_CHARS
+import msgspec
+
+from tokenlight import wire
+from tokenlight.server.admission import INLINE_CHARS, Admitted
 from tokenlight.server.notes import Notes
 from tokenlight.server.services import Services
 from tokenlight.text.conversation import Conversation, mend, without_volatile
+from tokenlight.text.grammar.check import check_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,8 @@ class Prompt:
     """As it was rendered."""
     text: str
     token_ids: list[int]
+    grammar: wire.Grammar | None
+    """What the answer must look like."""
 
 
 async def make_prompt(svc: Services, conversation: Conversation, notes: Notes) -> Prompt:
@@ -29,19 +35,39 @@ async def make_prompt(svc: Services, conversation: Conversation, notes: Notes) -
     if svc.config.volatile_lines == "neutralize":
         conversation, found = without_volatile(conversation)
         notes.add("neutralized", found)
+    rules = await _checked_rules(svc, conversation)
     conversation, mended = mend(conversation)
     notes.add("mended", mended)
     if _num_chars(conversation) <= INLINE_CHARS:
-        return _render(svc, conversation)
+        return _render(svc, conversation, rules)
     # The other streams must not wait for it.
-    return await asyncio.to_thread(_render, svc, conversation)
+    return await asyncio.to_thread(_render, svc, conversation, rules)
 
 
-def _render(svc: Services, conversation: Conversation) -> Prompt:
+async def _checked_rules(svc: Services, conversation: Conversation) -> str | None:
+    rules = svc.dialect.rules(conversation)
+    if rules is not None:
+        shape = conversation.shape
+        is_forced = conversation.tool_choice.mode == "required"
+        param = "tools" if is_forced or shape is None else shape.param
+        await asyncio.to_thread(check_rules, rules, param=param)
+    return rules
+
+
+def _render(svc: Services, conversation: Conversation, rules: str | None) -> Prompt:
     text = svc.dialect.render(conversation)
     # The template writes the begin-of-text token itself where the model wants one.
     token_ids = svc.tokenizer.encode(text, parse_special=True, add_bos=False)
-    return Prompt(conversation, text, token_ids)
+    grammar = None if rules is None else svc.dialect.grammar(rules, text)
+    return Prompt(conversation, text, token_ids, grammar)
+
+
+def constrained(admitted: Admitted, prompt: Prompt) -> Admitted:
+    """The request, held to its prompt's grammar."""
+    if prompt.grammar is None:
+        return admitted
+    sampling = msgspec.structs.replace(admitted.sampling, grammar=prompt.grammar)
+    return replace(admitted, sampling=sampling)
 
 
 def _num_chars(conversation: Conversation) -> int:

@@ -241,7 +241,7 @@ def _shape(body: PromptFields) -> Shape | None:
             "'output_config.format.schema' must be an object: a JSON Schema",
             param="output_config.format.schema",
         )
-    return Shape(json_schema=schema)
+    return Shape(json_schema=schema, param="output_config.format.schema")
 
 
 def _string(block: Block, key: str) -> str:

@@ -222,13 +222,13 @@ def _shape(asked: dict[str, Any] | None) -> Shape | None:
     if asked is None or kind not in ("json_schema", "json_object"):
         return None
     if kind == "json_object":
-        return Shape(json_schema={"type": "object"})
+        return Shape(json_schema={"type": "object"}, param="text.format")
     schema = asked.get("schema")
     if not isinstance(schema, dict):
         raise InvalidRequest(
             "'text.format.schema' must be an object: a JSON Schema", param="text.format.schema"
         )
-    return Shape(json_schema=schema)
+    return Shape(json_schema=schema, param="text.format.schema")
 
 
 def _call_id(item: Item) -> str:

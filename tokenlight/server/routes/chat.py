@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.admission import Admitted, admit, limit_headers
 from tokenlight.server.answer.answer import AnswerReader, Ended
-from tokenlight.server.answer.prompt import Prompt, make_prompt
+from tokenlight.server.answer.prompt import Prompt, constrained, make_prompt
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.chat.decode import decode_conversation
 from tokenlight.server.chat.encode import ChatEncoder
@@ -43,15 +43,18 @@ async def create_chat_completion(request: Request) -> Response | ASGIApp:
     known = decode_tools(body.tools or (), notes)
     prompt = await make_prompt(svc, decode_conversation(body, known), notes)
     response_id = f"chatcmpl-{secrets.token_hex(12)}"
-    admitted = admit(
-        svc,
-        # The parser reads special tokens; it leaves them out unless they are asked for.
-        msgspec.structs.replace(body, skip_special_tokens=False),
-        prompt.token_ids,
-        request_id=response_id,
-        names=(response_id, request_id(request)),
-        max_tokens=body.max_completion_tokens or body.max_tokens,
-        param="messages",
+    admitted = constrained(
+        admit(
+            svc,
+            # The parser reads special tokens; it leaves them out unless they are asked for.
+            msgspec.structs.replace(body, skip_special_tokens=False),
+            prompt.token_ids,
+            request_id=response_id,
+            names=(response_id, request_id(request)),
+            max_tokens=body.max_completion_tokens or body.max_tokens,
+            param="messages",
+        ),
+        prompt,
     )
     answering = _Answering(svc, body, prompt, admitted, known)
     headers = {**limit_headers([admitted]), **notes.headers()}

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from tokenlight.server.admission import admit, limit_headers
 from tokenlight.server.answer.answer import answer, encoded, whole_answer
-from tokenlight.server.answer.prompt import Prompt, make_prompt
+from tokenlight.server.answer.prompt import Prompt, constrained, make_prompt
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.messages.decode import decode_conversation
 from tokenlight.server.messages.encode import MessagesStream, message_answer
@@ -37,14 +37,17 @@ async def create_message(request: Request) -> Response | ASGIApp:
     notes = Notes()
     prompt = await _prompt(svc, body, notes)
     message_id = f"msg_{secrets.token_hex(12)}"
-    admitted = admit(
-        svc,
-        _generation_fields(body),
-        prompt.token_ids,
-        request_id=message_id,
-        names=(message_id, request_id(request)),
-        max_tokens=body.max_tokens and max(body.max_tokens, 1),
-        param="messages",
+    admitted = constrained(
+        admit(
+            svc,
+            _generation_fields(body),
+            prompt.token_ids,
+            request_id=message_id,
+            names=(message_id, request_id(request)),
+            max_tokens=body.max_tokens and max(body.max_tokens, 1),
+            param="messages",
+        ),
+        prompt,
     )
     headers = {**limit_headers([admitted]), **notes.headers()}
     shows_thinking = body.thinking is None or body.thinking.display != "omitted"

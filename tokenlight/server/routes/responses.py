@@ -18,7 +18,7 @@ from tokenlight.base.clock import unix_s
 from tokenlight.base.errors import ContextTooLong, InvalidRequest
 from tokenlight.server.admission import Admitted, admit, limit_headers
 from tokenlight.server.answer.answer import Ended, answer, whole_answer
-from tokenlight.server.answer.prompt import Prompt, make_prompt
+from tokenlight.server.answer.prompt import Prompt, constrained, make_prompt
 from tokenlight.server.auth import sent_key
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.notes import Notes
@@ -115,14 +115,17 @@ async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: N
     conversation = decode_conversation(body, earlier, said, known)
     prompt = await make_prompt(svc, conversation, notes)
     response_id = _response_id()
-    admitted = admit(
-        svc,
-        _generation_fields(body),
-        prompt.token_ids,
-        request_id=response_id,
-        names=(response_id, request_id(request)),
-        max_tokens=body.max_output_tokens,
-        param="input",
+    admitted = constrained(
+        admit(
+            svc,
+            _generation_fields(body),
+            prompt.token_ids,
+            request_id=response_id,
+            names=(response_id, request_id(request)),
+            max_tokens=body.max_output_tokens,
+            param="input",
+        ),
+        prompt,
     )
     return _Asked(
         envelope=Envelope(response_id, unix_s(), svc.model_name, body, len(prompt.token_ids)),

@@ -101,6 +101,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     json_schema: dict[str, Any] | None = None
     regex: str | None = None
+    param: str = "response_format"
+    """The request's field that asks for it, for messages."""
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):

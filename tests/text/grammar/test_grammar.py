@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules for answers: what they allow, what they refuse, and where they begin to hold."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.server.fake_engine import EOS, ByteTokenizer
+from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
+from tokenlight.text.conversation import Conversation, Shape, Text, Tool, ToolChoice, Turn
+from tokenlight.text.grammar.check import check_rules
+from tokenlight.text.grammar.matching import Grammars
+from tokenlight.text.grammar.rules import rules_of
+from tokenlight.text.parsing import TOOL_FORMATS, parse
+from tokenlight.text.parsing.formats import REASONING_FORMATS
+
+HI = (Turn("user", (Text("hi"),)),)
+SCHEMA = {
+    "type": "object",
+    "properties": {"command": {"type": "string"}, "times": {"type": "integer"}},
+    "required": ["command"],
+    "additionalProperties": False,
+}
+TOOLS = (Tool(name="bash", parameters=SCHEMA), Tool(name="look", parameters={}))
+REQUIRED = ToolChoice(mode="required")
+
+
+@pytest.fixture(scope="module")
+def grammars():
+    return Grammars(ByteTokenizer)
+
+
+def matcher(grammars, rules: str, after: str = ""):
+    return grammars.compile(rules).result(20).begin(after=after)
+
+
+def accepts(grammars, rules: str, text: str, *, after: str = "") -> bool:
+    """Whether the text, and then the end, can be said token by token."""
+    following = matcher(grammars, rules, after)
+    for token_id in [*text.encode(), EOS]:
+        if not following.allowed()[token_id]:
+            return False
+        following.say(token_id)
+    return True
+
+
+def rules(format: str = "hermes", **fields) -> str:
+    found = rules_of(Conversation(turns=HI, **fields), TOOL_FORMATS[format])
+    assert found is not None
+    check_rules(found, param="x")
+    return found
+
+
+def test_an_answer_is_free_unless_something_is_asked():
+    conversation = Conversation(turns=HI, tools=TOOLS)
+    assert rules_of(conversation, TOOL_FORMATS["hermes"]) is None
+
+
+CALL = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
+LOOK = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("text", "is_allowed"),
+    [
+        (CALL, True),
+        (LOOK, True),
+        (f"{CALL}\n{LOOK}", True),
+        ("", False),
+        ("Sure.", False),
+        (CALL.replace("ls", 'a \\"b\\" ü'), True),
+        (CALL.replace('"command": "ls"', '"command": 5'), False),
+        (CALL.replace('"command": "ls"', '"command": "ls", "times": 2'), True),
+        (CALL.replace('"command": "ls"', '"command": "ls", "other": 2'), False),
+        (CALL.replace('"command": "ls"', ""), False),
+        (CALL.replace("bash", "rm"), False),
+        (CALL[:-1], False),
+        (f"{CALL} and more", False),
+    ],
+)
+def test_a_forced_call_is_a_call_of_a_tool_with_arguments_of_its_schema(grammars, text, is_allowed):
+    made = rules(tools=TOOLS, tool_choice=REQUIRED)
+    assert accepts(grammars, made, text) == is_allowed
+
+
+def test_one_named_tool_and_one_call(grammars):
+    choice = ToolChoice(mode="required", names=("look",))
+    made = rules(tools=TOOLS, tool_choice=choice, allows_parallel=False)
+    assert accepts(grammars, made, LOOK)
+    assert not accepts(grammars, made, CALL)
+    assert not accepts(grammars, made, f"{LOOK}\n{LOOK}")
+
+
+FRAMED = sorted(name for name, found in TOOL_FORMATS.items() if found.frame is not None)
+
+
+@pytest.mark.parametrize("name", FRAMED)
+def test_what_is_forced_in_a_format_is_read_back_by_its_parser(grammars, name):
+    made = rules(name, tools=TOOLS, tool_choice=REQUIRED, allows_parallel=False)
+    before, after = TOOL_FORMATS[name].frame
+    arguments = '{"command": "echo \\"hi\\"", "times": 3}'
+    text = before.replace("NAME", "bash") + arguments + after.replace("NAME", "bash")
+    assert accepts(grammars, made, text)
+    parsed = parse(
+        text,
+        TOOL_FORMATS[name],
+        REASONING_FORMATS["none"],
+        functions={tool.name: tool.parameters for tool in TOOLS},
+    )
+    assert [(call.name, json.loads(call.arguments)) for call in parsed.calls] == [
+        ("bash", json.loads(arguments))
+    ]
+
+
+def test_a_format_that_cannot_be_forced_says_so():
+    unframed = next(name for name, found in TOOL_FORMATS.items() if found.frame is None)
+    conversation = Conversation(turns=HI, tools=TOOLS, tool_choice=REQUIRED)
+    with pytest.raises(UnsupportedParameter, match="tool_choice"):
+        rules_of(conversation, TOOL_FORMATS[unframed])
+
+
+def test_a_shape_is_json_as_templates_write_it(grammars):
+    made = rules(shape=Shape(json_schema=SCHEMA))
+    assert accepts(grammars, made, '{"command": "ls", "times": 1}')
+    assert not accepts(grammars, made, '{"command":"ls"}')
+    assert not accepts(grammars, made, '{  "command": "ls"}')
+    assert not accepts(grammars, made, '{"times": 1}')
+
+
+def test_a_shape_beside_tools_leaves_both_ways_open(grammars):
+    made = rules(shape=Shape(json_schema=SCHEMA), tools=TOOLS)
+    assert accepts(grammars, made, '{"command": "ls"}')
+    assert accepts(grammars, made, CALL)
+    assert not accepts(grammars, made, "text")
+
+
+def test_a_regular_expression(grammars):
+    made = rules(shape=Shape(regex=r"[a-c]{2}/\d"))
+    assert accepts(grammars, made, "ab/7")
+    assert not accepts(grammars, made, "ab/x")
+
+
+def test_rules_hold_once_the_reasoning_has_ended(grammars):
+    made = rules(tools=TOOLS, tool_choice=REQUIRED)
+    assert accepts(grammars, made, f"I could <tool_call> now.\n</think>{CALL}", after="</think>")
+    assert not accepts(grammars, made, f"hm</think>yes{CALL}", after="</think>")
+    assert not accepts(grammars, made, "hm", after="</think>"), "the answer may not end before"
+
+
+def test_when_all_is_said_only_the_end_is_left(grammars):
+    following = matcher(grammars, rules(shape=Shape(regex="ab")))
+    for token_id in b"ab":
+        following.say(token_id)
+    assert np.flatnonzero(following.allowed()).tolist() == [EOS]
+    following.say(EOS)
+    assert np.flatnonzero(following.allowed()).tolist() == [EOS]
+
+
+def test_tokens_that_were_never_committed_are_taken_back(grammars):
+    following = matcher(grammars, rules(tools=TOOLS, tool_choice=REQUIRED), "</t>")
+    text = f"hm</t>{CALL}".encode()
+    seen = []
+    for token_id in text:
+        seen.append(following.allowed().tolist())
+        following.say(token_id)
+    for num_tokens in (len(text) - 1, 20, 6, 3, 0):
+        following.keep(num_tokens)
+        assert following.num_tokens == num_tokens
+        assert following.allowed().tolist() == seen[num_tokens]
+
+
+def test_two_answers_of_the_same_rules_do_not_meet(grammars):
+    made = rules(shape=Shape(regex="ab|cd"))
+    one, other = matcher(grammars, made), matcher(grammars, made)
+    one.say(ord("a"))
+    assert np.flatnonzero(one.allowed()).tolist() == [ord("b")]
+    assert np.flatnonzero(other.allowed()).tolist() == [ord("a"), ord("c")]
+
+
+def test_the_same_rules_are_compiled_once(grammars):
+    made = rules(shape=Shape(regex="xy"))
+    assert grammars.compile(made) is grammars.compile(made)
+
+
+def test_rules_that_fail_at_the_engine_leave_only_the_end(grammars):
+    following = matcher(grammars, "start: nothing_of_this_name\n")
+    assert np.flatnonzero(following.allowed()).tolist() == [EOS]
+
+
+@pytest.mark.parametrize(
+    ("shape", "why"),
+    [
+        (Shape(json_schema={"type": "nope"}), "Invalid type: nope"),
+        (Shape(json_schema={"$ref": "#/nowhere"}), "does not exist"),
+        (Shape(regex="("), "regex"),
+        (Shape(json_schema={"type": "string", "pattern": "(?=x)"}), "look-around"),
+        (Shape(json_schema={"enum": ["x" * (1 << 20)]}), "longer than"),
+    ],
+)
+def test_what_cannot_be_enforced_is_the_callers_error(shape, why):
+    made = rules_of(Conversation(turns=HI, shape=shape), TOOL_FORMATS["hermes"])
+    with pytest.raises(InvalidRequest, match=why) as refused:
+        check_rules(made, param="response_format")
+    assert refused.value.param == "response_format"
+
+
+def test_a_tools_schema_that_cannot_be_enforced_whole_is_enforced_as_far_as_it_goes(grammars):
+    odd = {"type": "object", "properties": {"a": {"type": "string", "format": "unheard-of"}}}
+    made = rules(tools=(Tool(name="t", parameters=odd),), tool_choice=REQUIRED)
+    assert accepts(
+        grammars, made, '<tool_call>\n{"name": "t", "arguments": {"a": "x"}}\n</tool_call>'
+    )
+
+
+leaves = st.sampled_from(
+    [{"type": t} for t in ("string", "integer", "number", "boolean", "null", "nope")]
+    + [
+        {"enum": [1, "a", None]},
+        {"const": {"x": 1}},
+        {"$ref": "#"},
+        {"$ref": "#/x"},
+        {},
+        {"type": []},
+    ]
+    + [{"type": "string", "pattern": p} for p in ("^a+$", "(", "\\d{3}", "(?=x)")]
+    + [{"type": "string", "format": f} for f in ("date", "email", "odd")]
+    + [{"type": "integer", "minimum": 5, "maximum": m} for m in (1, 9)]
+)
+schemas = st.recursive(
+    leaves,
+    lambda inner: st.builds(
+        lambda names, values, more, required: {
+            "type": "object",
+            "properties": dict(zip(names, values, strict=False)),
+            "additionalProperties": more,
+            "required": names[:required],
+        },
+        st.lists(st.text(max_size=4), max_size=3, unique=True),
+        st.lists(inner, max_size=3),
+        st.booleans() | inner,
+        st.integers(0, 3),
+    )
+    | st.builds(lambda items: {"type": "array", "items": items, "maxItems": 3}, inner)
+    | st.builds(lambda kind, parts: {kind: parts}, st.sampled_from(["anyOf", "oneOf", "allOf"]),
+                st.lists(inner, max_size=3)),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(schemas)
+def test_any_schema_is_enforced_or_refused_and_never_worse(grammars, schema):
+    shape = Shape(json_schema=schema)
+    made = rules_of(Conversation(turns=HI, shape=shape), TOOL_FORMATS["hermes"])
+    try:
+        check_rules(made, param="response_format")
+    except InvalidRequest:
+        return
+    assert matcher(grammars, made).allowed().any()
