@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from torch import Tensor
 
 from tests.engine.rig import Rig, Script, generate
@@ -122,6 +123,23 @@ def test_a_request_that_the_scheduler_refuses_ends_alone(rig, alone):
     answers, _ = rig.play({0: [A, too_long, B]})
     assert answers["long"].finish_reason == "error"
     assert (answers["a"].token_ids, answers["b"].token_ids) == (alone["a"], alone["b"])
+
+
+def test_a_request_that_the_runner_refuses_ends_alone(rig, alone, monkeypatch):
+    add = rig.runner.add
+
+    def refuse_b(number: int, sampling: wire.SamplingParams, *rest: object) -> None:
+        add(number, sampling, *rest)
+        if sampling.seed == 66:
+            raise LookupError("no such rules")
+
+    monkeypatch.setattr(rig.runner, "add", refuse_b)
+    bad = replace(B, sampling=wire.SamplingParams(seed=66))
+    answers, stats = rig.play({0: [A, bad, C]})
+    assert (answers["b"].finish_reason, answers["b"].error) == ("error", "no such rules")
+    assert (answers["a"].token_ids, answers["c"].token_ids) == (alone["a"], alone["c"])
+    assert stats.num_prompt_tokens == 19 + 10
+    assert not rig.runner._sampler._params
 
 
 def test_an_abort_is_confirmed_once_and_a_late_one_is_harmless(rig, alone):

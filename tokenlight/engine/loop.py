@@ -15,7 +15,6 @@ import numpy as np
 
 from tokenlight import wire
 from tokenlight.base.clock import now_s, now_us
-from tokenlight.base.errors import TokenLightError
 from tokenlight.base.log import event, get_log
 from tokenlight.control import Scheduler, StepPlan
 from tokenlight.engine.heartbeat import Board
@@ -107,6 +106,7 @@ class Loop:
         number = next(self._numbers)
         prompt_token_ids = np.frombuffer(message.prompt_token_ids, np.int32)
         try:
+            self._runner.add(number, message.sampling, prompt_token_ids, message.stop_token_ids)
             self._scheduler.submit(
                 number,
                 prompt_token_ids,
@@ -115,17 +115,13 @@ class Loop:
                 priority=message.priority,
                 cache_salt=self._salt(message.cache_salt),
             )
-        except (
-            TokenLightError,
-            ValueError,
-            TypeError,
-        ) as fault:  # one bad request is nobody else's fault
+        except Exception as fault:  # whatever is wrong with one request ends no other
+            self._runner.remove(number)
             _log.error(event("request_refused", request=message.request_id, fault=fault))
             self._send([_failed(message.request_id, str(fault))])
             return
         self._ids[message.request_id] = number
         self._names[number] = message.request_id
-        self._runner.add(number, message.sampling, prompt_token_ids, message.stop_token_ids)
 
     def _salt(self, asked: str) -> bytes:
         """Blocks of an earlier age are never asked for again: that is what a reset is."""
