@@ -108,6 +108,15 @@ HERMES = [
         is_cut=True,
     ),
     Sample(
+        "a call in reasoning holds no closer",
+        "hermes",
+        '<think>\n<tool_call>{"name": "write_file", "arguments": {"content": "</think>"}}'
+        "</tool_call>",
+        "qwen3",
+        content='"}}</tool_call>',
+        reasoning='<tool_call>{"name": "write_file", "arguments": {"content": "',
+    ),
+    Sample(
         "the draft in reasoning, the call behind it",
         "hermes",
         '<think>\n<tool_call>{"name": "list_files"}</tool_call>\n</think>\n\n'
@@ -382,11 +391,11 @@ OTHERS = [
         "strings of all kinds",
         "pythonic",
         '[write_file(path=\'a\\\'b\', content="""x "y" \\x41\\u00e9\\n\\q"""),'
-        " write_file('p', \"c\"), write_file(path=\"\", content=r'\\n')]",
+        " write_file('p', \"c\"), write_file(path=\"\", content=r'\\x41')]",
         calls=(
             ("write_file", '{"path": "a\'b", "content": "x \\"y\\" Aé\\n\\\\q"}'),
             ("write_file", '{"path": "p", "content": "c"}'),
-            ("write_file", '{"path": "", "content": "\\\\n"}'),
+            ("write_file", '{"path": "", "content": "\\\\x41"}'),
         ),
     ),
     Sample(
@@ -428,6 +437,18 @@ OTHERS = [
         calls=(WEATHER,),
     ),
     Sample(
+        "of calls in reasoning, the closer in the first",
+        "kimi_k2",
+        "<think>So<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
+        '<|tool_call_argument_begin|>{"city": "</think> x"}<|tool_call_end|><|tool_call_begin|>'
+        "functions.list_files:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
+        "<|tool_calls_section_end|>",
+        "kimi_k2",
+        content=' x"}',
+        reasoning='Sofunctions.get_weather:0{"city": "',
+        calls=(FILES,),
+    ),
+    Sample(
         "no separator, no type",
         "deepseek_v3",
         f"<{BAR}tool▁calls▁begin{BAR}><{BAR}tool▁call▁begin{BAR}>get_weather\n```json\n"
@@ -447,6 +468,12 @@ OTHERS = [
         "<|channel|>analysis<|message|>hm<|end|><|start|>assistant to=functions.get_weather"
         '<|channel|>commentary json<|message|>{"city": "Paris"}',
         reasoning="hm",
+        calls=(WEATHER,),
+    ),
+    Sample(
+        "a recipient first of all",
+        "harmony",
+        ' to=functions.get_weather<|channel|>commentary json<|message|>{"city": "Paris"}<|call|>',
         calls=(WEATHER,),
     ),
     Sample(

@@ -64,6 +64,15 @@ def test_t_c2_an_unknown_tool_in_reasoning_is_reasoning(name: str) -> None:
     assert "Rome" in parsed.reasoning
 
 
+def test_t_c2_an_unfinished_example_does_not_hold_the_answer_back() -> None:
+    parser = make_parser(inside("hermes", ""))
+    parser.push('Like <tool_call>{"name": "get_weather", "arguments": {"city": "...')
+    assert parser.push("\n</think>\n\nHello") == [
+        Reasoning('<tool_call>{"name": "get_weather", "arguments": {"city": "...'),
+        Content("Hello"),
+    ]
+
+
 @pytest.mark.parametrize("name", THINKING)
 def test_t_c3_a_forced_call_behind_reasoning_is_read(name: str) -> None:
     format = get_tool_format(name)

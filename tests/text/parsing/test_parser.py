@@ -252,3 +252,25 @@ def test_nothing_can_be_pushed_behind_the_end() -> None:
     parser.finish()
     with pytest.raises(RuntimeError, match="ended"):
         parser.push("x")
+
+
+def test_a_failure_keeps_the_text_of_its_own_call_only() -> None:
+    call = (
+        "<|tool_call_begin|>functions.list_files:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+    )
+    text = (
+        f"<|tool_calls_section_begin|>{call}<|tool_call_begin|>a b<|tool_call_argument_begin|>{{}}"
+    )
+    parsed, _ = outcome(Sample("second", "kimi_k2", text), [text])
+    assert [call.is_complete for call in parsed.calls] == [True]
+    assert [(failure.reason, failure.text) for failure in parsed.failures] == [
+        ("bad_name", "<|tool_call_begin|>a b<|tool_call_argument_begin|>")
+    ]
+    assert parsed.failures[0].visible == "a b"
+    assert parsed.content == "{}"
+
+
+def test_text_behind_an_opener_is_not_held_for_long() -> None:
+    parser = make_parser(Sample("held", "mistral", ""))
+    events = parser.push("[TOOL_CALLS]" + "and so it goes on " * 40)
+    assert [type(event).__name__ for event in events] == ["ParseFailed", "Content"]

@@ -255,6 +255,7 @@ class Output:
     def drop(self) -> None:
         """Forget the candidate: it is text after all."""
         self._parts.clear()
+        self._ids -= {event.id for event in self._held or () if isinstance(event, CallStarted)}
         self._held = None
         self._call = None
         self.num_calls = self._held_from
