@@ -36,11 +36,15 @@ def test_any_split_equals_the_whole(tokenizer, ids, sizes, with_special):
     )
 
 
+@pytest.fixture(scope="module")
+def ids_by_byte(tokenizer):
+    return {tokenizer.token_bytes(i): i for i in range(tokenizer.vocab_size)}
+
+
 @settings(deadline=None, max_examples=300)
 @given(raw=st.binary(max_size=24))
-def test_broken_utf8_is_replaced_as_hugging_face_does(tokenizer, raw):
+def test_broken_utf8_is_replaced_as_hugging_face_does(tokenizer, ids_by_byte, raw):
     stand_ins = byte_characters()
-    ids_by_byte = {tokenizer.token_bytes(i): i for i in range(tokenizer.vocab_size)}
     known = bytes(byte for byte in raw if bytes([byte]) in ids_by_byte)
     theirs = decoders.ByteLevel().decode([stand_ins[byte] for byte in known])
     detokenizer = Detokenizer(tokenizer)

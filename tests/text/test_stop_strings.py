@@ -34,7 +34,7 @@ def run(pieces, stops):
 letters = st.text(alphabet="ab\n", max_size=30)
 
 
-@settings(deadline=None, max_examples=1000)
+@settings(deadline=None, max_examples=500)
 @given(
     pieces=st.lists(letters, max_size=12),
     stops=st.lists(st.text(alphabet="ab\n", min_size=0, max_size=5), max_size=4),

@@ -104,7 +104,7 @@ def test_training_lengths_are_forgotten(tmp_path):
 
 
 def test_faulty_folders_are_named(tmp_path):
-    with pytest.raises(UnsupportedCheckpoint, match=r"no tokenizer\.json"):
+    with pytest.raises(UnsupportedCheckpoint, match=r"neither tokenizer\.json"):
         Tokenizer.from_checkpoint(folder(tmp_path))
     (tmp_path / "tokenizer.json").write_text('{"version": "1.0"')
     with pytest.raises(CheckpointCorrupt, match=r"tokenizer\.json"):

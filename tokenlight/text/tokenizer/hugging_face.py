@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tokenizer out of a Hugging Face folder: tokenizer.json, and what its neighbours add to it."""
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,12 @@ from tokenlight.checkpoint import Checkpoint
 from tokenlight.text.tokenizer.codec import Codec, TokenizerParts, make_face
 from tokenlight.text.tokenizer.pretokenizers import cuts_as_known
 from tokenlight.text.tokenizer.sentencepiece import byte_of, piece_bytes
-from tokenlight.text.tokenizer.tokenizer_config import named_tokens, read_tokenizer_config
+from tokenlight.text.tokenizer.spm_file import read_spm_file
+from tokenlight.text.tokenizer.tokenizer_config import (
+    named_tokens,
+    read_tokenizer_config,
+    with_added_tokens,
+)
 from tokenlight.text.tokenizer.vocabulary import Vocabulary, byte_level_pieces
 
 _MODELS = (models.BPE, models.Unigram)
@@ -27,13 +33,15 @@ def hugging_face_parts(checkpoint: Checkpoint, files: Mapping[str, Path]) -> Tok
         CheckpointCorrupt: a file cannot be read as what it is.
         UnsupportedCheckpoint: there is no tokenizer.json, or its kind is one that we do not have.
     """
-    path = files.get("tokenizer.json")
-    if path is None:
-        raise UnsupportedCheckpoint(
-            f"{checkpoint.path}: has no tokenizer.json; make one with transformers' "
-            f"AutoTokenizer.from_pretrained(...).save_pretrained(...)"
-        )
-    return _FolderTokenizer(path, read_tokenizer_config(files)).parts(checkpoint)
+    config = read_tokenizer_config(files)
+    if "tokenizer.json" in files:
+        return _FolderTokenizer(files["tokenizer.json"], config).parts(checkpoint)
+    if "tokenizer.model" in files:
+        return _spm_parts(checkpoint, files["tokenizer.model"], config)
+    raise UnsupportedCheckpoint(
+        f"{checkpoint.path}: has neither tokenizer.json nor tokenizer.model; make one with "
+        f"transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+    )
 
 
 class _FolderTokenizer:
@@ -99,6 +107,27 @@ class _FolderTokenizer:
         if isinstance(says, bool):
             return says
         return bos_token_id in self._rust.encode("", add_special_tokens=True).ids[:1]
+
+
+def _spm_parts(checkpoint: Checkpoint, path: Path, config: Mapping[str, Any]) -> TokenizerParts:
+    model = read_spm_file(path)
+    typed = with_added_tokens(model.typed, config)
+    scores = [*model.scores, *[0.0] * (len(typed.tokens) - len(model.scores))]
+    model = dataclasses.replace(model, typed=typed, scores=scores)
+    ids = {token: i for i, token in enumerate(typed.tokens)}
+    named = {name: ids.get(token) for name, token in named_tokens(config).items()}
+    bos, eos = named.get("bos_token"), named.get("eos_token")
+    says_bos = config.get("add_bos_token")
+    return TokenizerParts(
+        codec=model.make_codec(),
+        vocabulary=model.make_vocabulary(),
+        bos_token_id=checkpoint.bos_token_id if bos is None else bos,
+        eos_token_ids=tuple(
+            dict.fromkeys(i for i in (*checkpoint.eos_token_ids, eos) if i is not None)
+        ),
+        adds_bos=says_bos if isinstance(says_bos, bool) else True,
+        adds_space=model.adds_space,
+    )
 
 
 def _load(path: Path) -> tokenizers.Tokenizer:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenlight.base.errors import CheckpointCorrupt
+from tokenlight.text.tokenizer.typed_tokens import TokenType, TypedTokens
 
 _NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
 
@@ -33,6 +34,38 @@ def named_tokens(config: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(text, str):
             found[name] = text
     return found
+
+
+def with_added_tokens(typed: TypedTokens, config: Mapping[str, Any]) -> TypedTokens:
+    """The vocabulary with the tokens that the configuration adds, or tells the types of.
+
+    Raises:
+        CheckpointCorrupt: an id would leave a gap.
+    """
+    listed = config.get("added_tokens_decoder")
+    tokens, types = list(typed.tokens), list(typed.types)
+    for token_id, added in sorted(_by_id(listed if isinstance(listed, dict) else {}).items()):
+        if token_id > len(tokens):
+            raise CheckpointCorrupt(
+                f"tokenizer_config.json: adds the token {token_id}, but the one before it is "
+                f"{len(tokens) - 1}"
+            )
+        if token_id == len(tokens):
+            tokens.append("")
+            types.append(TokenType.NORMAL)
+        tokens[token_id] = added["content"]
+        if typed.types[token_id : token_id + 1] != [TokenType.UNKNOWN]:
+            is_special = bool(added.get("special"))
+            types[token_id] = TokenType.CONTROL if is_special else TokenType.USER_DEFINED
+    return TypedTokens(tokens, types)
+
+
+def _by_id(listed: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    return {
+        int(token_id): token
+        for token_id, token in listed.items()
+        if token_id.isdigit() and isinstance(token, dict) and isinstance(token.get("content"), str)
+    }
 
 
 def _read_object(path: Path) -> dict[str, Any]:
