@@ -32,7 +32,7 @@ class Codec:
         Args:
             reads_special: the one for which special tokens are tokens.
             reads_text: the one for which they are text.
-            cuts_words: whether the tokenizer cuts words as `pretokenizers.py` does.
+            cuts_words: whether a word always ends before a blank between two letters.
         """
         self._reads_special = reads_special
         self._reads_text = reads_text
@@ -48,15 +48,12 @@ class Codec:
         pre_tokenizer: pre_tokenizers.PreTokenizer | None,
         user_defined: Sequence[AddedToken],
         special: Sequence[AddedToken],
+        cuts_words: bool,
     ) -> Self:
         """Put a tokenizer together. Both faces share the model: the second costs no memory."""
         reads_special = make_face(model, normalizer, pre_tokenizer, [*user_defined, *special])
         reads_text = make_face(model, normalizer, pre_tokenizer, user_defined)
-        return cls(
-            reads_special=reads_special,
-            reads_text=reads_text,
-            cuts_words=pre_tokenizer is not None,
-        )
+        return cls(reads_special=reads_special, reads_text=reads_text, cuts_words=cuts_words)
 
     def encode(self, text: str, *, parse_special: bool) -> list[int]:
         text = _paired(text)

@@ -71,6 +71,7 @@ class _GgufTokenizer:
             pre_tokenizer=make_pre_tokenizer(kind),
             user_defined=typed.user_defined(),
             special=typed.special(),
+            cuts_words=True,
         )
         pieces = byte_level_pieces(typed.tokens, typed.plain())
         return TokenizerParts(

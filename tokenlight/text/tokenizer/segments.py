@@ -3,8 +3,8 @@
 
 A text is cut where the ids on both sides do not depend on each other: before a special token, and
 before a single blank between two ASCII letters, where all patterns of `pretokenizers.py` end a word
-whether or not they see the other side. Where it is cut depends on what stands before, so two texts
-with the same beginning have the same first segments.
+whether or not they see the other side, and so do SentencePiece's pieces. Where it is cut depends on
+what stands before, so two texts with the same beginning have the same first segments.
 """
 
 import re
@@ -31,7 +31,7 @@ class Cuts:
 
         Args:
             added: all tokens that are looked for in the text itself.
-            cuts_words: whether words are cut as `pretokenizers.py` does.
+            cuts_words: whether a word always ends before a blank between two letters.
         """
         texts = _clean_starts(added)
         self._special = re.compile(_any_of(texts)) if texts else _NEVER

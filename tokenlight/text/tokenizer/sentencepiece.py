@@ -6,6 +6,7 @@ pair that stands first in its list. So every way to make a piece of two others i
 order of scores.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ from tokenlight.text.tokenizer.vocabulary import Vocabulary
 
 SPACE = "\u2581"
 """How pieces write a blank."""
+# A piece that reaches over a word's end. A text that is begun with a blank cannot be cut there at
+# all: what is behind the cut would be given one more.
+_WORD_END = re.compile(rf"[A-Za-z]{SPACE}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,7 @@ class SentencePieceModel:
             pre_tokenizer=None,
             user_defined=self.typed.user_defined(),
             special=self.typed.special(),
+            cuts_words=not self.adds_space and not any(map(_WORD_END.search, pieces)),
         )
 
     def make_vocabulary(self) -> Vocabulary:
