@@ -45,7 +45,7 @@ from tokenlight.text.conversation import (
 )
 
 _UNSEEN = "[an image or file was here: this model reads text only]"
-_ROLES: dict[object, Role] = {
+_ROLES: dict[str, Role] = {
     "user": "user",
     "assistant": "assistant",
     "system": "system",
@@ -127,11 +127,11 @@ def _item(where: str, item: Item, notes: Notes) -> tuple[Role, tuple[Part, ...]]
 
 
 def _message(where: str, item: Item, notes: Notes) -> tuple[Role, tuple[Part, ...]]:
-    role = _ROLES.get(item.get("role"))
+    sent = item.get("role")
+    role = _ROLES.get(sent) if isinstance(sent, str) else None
     if role is None:
         raise InvalidRequest(
-            f"'{where}.role' must be one of {', '.join(map(str, _ROLES))}, got "
-            f"{item.get('role')!r}",
+            f"'{where}.role' must be one of {', '.join(_ROLES)}, got {sent!r}",
             param=f"{where}.role",
         )
     texts = _texts(f"{where}.content", item.get("content"), notes, is_output=role == "assistant")
