@@ -25,6 +25,15 @@ STORED_FORMATS: dict[str, StoredFormat] = {
         StoredFormat("bf16", 1, 2),
         StoredFormat("q4_0", 32, 18),
         StoredFormat("q4_1", 32, 20),
+        StoredFormat("q5_0", 32, 22),
+        StoredFormat("q5_1", 32, 24),
         StoredFormat("q8_0", 32, 34),
+        StoredFormat("q2_k", 256, 84),
+        StoredFormat("q3_k", 256, 110),
+        StoredFormat("q4_k", 256, 144),
+        StoredFormat("q5_k", 256, 176),
+        StoredFormat("q6_k", 256, 210),
+        StoredFormat("iq4_nl", 32, 18),
+        StoredFormat("mxfp4", 32, 17),
     )
 }
