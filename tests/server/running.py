@@ -97,6 +97,7 @@ def make_server(
         chat_template=template,
         dialect=Dialect.of(
             template,
+            ByteTokenizer(),
             tool_call_parser=config.tool_call_parser,
             reasoning_parser=config.reasoning_parser,
         ),

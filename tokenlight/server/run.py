@@ -234,12 +234,14 @@ def open_model(config: ServerConfig, engine_config: EngineConfig) -> Checkpoint:
 
 
 def _read_text(checkpoint: Checkpoint, config: ServerConfig) -> tuple[Tokenizer, Dialect]:
+    tokenizer = Tokenizer.from_checkpoint(checkpoint)
     dialect = Dialect.of(
         ChatTemplate.from_checkpoint(checkpoint),
+        tokenizer,
         tool_call_parser=config.tool_call_parser,
         reasoning_parser=config.reasoning_parser,
     )
-    return Tokenizer.from_checkpoint(checkpoint), dialect
+    return tokenizer, dialect
 
 
 async def serve_until(

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from tokenlight.base.log import event, get_log
 from tokenlight.text.conversation import Conversation, Template, Traits, read_traits, render_text
 from tokenlight.text.grammar.rules import rules_of
 from tokenlight.text.parsing import (
-    REASONING_FORMATS,
     TOOL_FORMATS,
     Parser,
     ReasoningFormat,
@@ -17,7 +18,11 @@ from tokenlight.text.parsing import (
     get_reasoning_format,
     get_tool_format,
 )
+from tokenlight.text.parsing.detect import pick
+from tokenlight.text.tokenizer import Tokenizer
 from tokenlight.wire import Grammar
+
+_log = get_log("text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +33,14 @@ class Dialect:
     traits: Traits
     tools: ToolFormat
     reasoning: ReasoningFormat
+    special_ids: Mapping[str, int]
+    """The tokenizer's special tokens by their texts."""
 
     @classmethod
     def of(
         cls,
         template: Template,
+        tokenizer: Tokenizer,
         *,
         tool_call_parser: str | None = None,
         reasoning_parser: str | None = None,
@@ -41,6 +49,7 @@ class Dialect:
 
         Args:
             template: its chat template.
+            tokenizer: its tokenizer.
             tool_call_parser: the name of a tool format; None to tell it from the template.
             reasoning_parser: the same for reasoning.
 
@@ -48,15 +57,18 @@ class Dialect:
             ConfigError: a format of that name is not known.
         """
         traits = read_traits(template)
-        source = template.source or ""
-        return cls(
-            template,
-            traits,
-            get_tool_format(tool_call_parser) if tool_call_parser else _tool_format(source, traits),
-            get_reasoning_format(reasoning_parser)
-            if reasoning_parser
-            else _reasoning_format(source),
-        )
+        picked = pick(template.source or "", template.render)
+        # Where the template knows no tools they are spoken of in words of our own.
+        tools = picked.tools if traits.has_tools else TOOL_FORMATS["json"]
+        if tool_call_parser:
+            tools = get_tool_format(tool_call_parser)
+        elif traits.has_tools and not picked.round_trip.is_same:
+            _log.warning(event("tool_format_unsure", format=tools.name))
+        reasoning = picked.reasoning
+        if reasoning_parser:
+            reasoning = get_reasoning_format(reasoning_parser)
+        _log.info(event("dialect", tools=tools.name, reasoning=reasoning.name))
+        return cls(template, traits, tools, reasoning, _special_ids(tokenizer))
 
     def render(self, conversation: Conversation) -> str:
         return render_text(self.template, self.traits, conversation)
@@ -67,7 +79,7 @@ class Dialect:
         Raises:
             UnsupportedParameter: calls cannot be forced in this model's format.
         """
-        return rules_of(conversation, self.tools)
+        return rules_of(conversation, self.tools, self.special_ids)
 
     def grammar(self, rules: str, prompt: str) -> Grammar:
         """The rules, from where they hold: behind the reasoning, where the prompt opens one."""
@@ -88,18 +100,9 @@ class Dialect:
         )
 
 
-def _tool_format(source: str, traits: Traits) -> ToolFormat:
-    if traits.has_tools:
-        for found in TOOL_FORMATS.values():
-            if any(all(sign in source for sign in signs) for signs in found.signs):
-                return found
-    return TOOL_FORMATS["json"]
-
-
-def _reasoning_format(source: str) -> ReasoningFormat:
-    for found in REASONING_FORMATS.values():
-        if found.openers and all(
-            marker in source for marker in (found.openers[0], found.closers[0])
-        ):
-            return found
-    return REASONING_FORMATS["none"]
+def _special_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    return {
+        tokenizer.token_bytes(token_id).decode("utf-8", "replace"): token_id
+        for token_id in range(tokenizer.vocab_size)
+        if tokenizer.is_special(token_id)
+    }

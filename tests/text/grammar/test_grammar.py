@@ -115,6 +115,16 @@ def test_what_is_forced_in_a_format_is_read_back_by_its_parser(grammars, name):
     ]
 
 
+def test_a_marker_that_is_a_special_token_is_said_as_one():
+    conversation = Conversation(turns=HI, tools=TOOLS[:1], tool_choice=REQUIRED)
+    special_ids = {"<tool_call>": 7, "</tool_call>": 8, "": 9}
+    made = rules_of(conversation, TOOL_FORMATS["hermes"], special_ids)
+    line = next(line for line in made.splitlines() if line.startswith("call_0: "))
+    assert line.startswith('call_0: <[7]> "\\n{\\"name\\": \\"bash\\"')
+    assert line.endswith("<[8]>")
+    check_rules(made, param="tools")
+
+
 def test_a_format_that_cannot_be_forced_says_so():
     unframed = next(name for name, found in TOOL_FORMATS.items() if found.frame is None)
     conversation = Conversation(turns=HI, tools=TOOLS, tool_choice=REQUIRED)

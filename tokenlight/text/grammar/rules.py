@@ -8,7 +8,8 @@ fill with for ever, and the same tokens when the call comes back as history.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tokenlight.base.errors import UnsupportedParameter
@@ -21,23 +22,29 @@ _MAX_CALLS = 16
 _FORM = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
-def rules_of(conversation: Conversation, tools: ToolFormat) -> str | None:
+def rules_of(
+    conversation: Conversation, tools: ToolFormat, special_ids: Mapping[str, int] | None = None
+) -> str | None:
     """The rules that the answer must follow; None where it is free.
+
+    Args:
+        conversation: with what it asks of its answer.
+        tools: how this model writes calls.
+        special_ids: the model's special tokens by their texts: a marker that is one is said as one.
 
     Raises:
         UnsupportedParameter: calls cannot be forced in this model's format.
     """
     choice, shape = conversation.tool_choice, conversation.shape
     named = [t for t in conversation.tools if not choice.names or t.name in choice.names]
-    allows_parallel = conversation.allows_parallel
+    calls = _Calls(tools, special_ids or {}, allows_parallel=conversation.allows_parallel)
     if choice.mode == "required" and named:
-        return "start: calls\n" + _call_rules(named, tools, allows_parallel=allows_parallel)
+        return "start: calls\n" + calls.rules(named)
     if shape is None:
         return None
     if choice.mode == "none" or not named or tools.frame is None:
         return "start: shape\n" + _shape_rules(shape)
-    calls = _call_rules(named, tools, allows_parallel=allows_parallel)
-    return "start: shape | calls\n" + _shape_rules(shape) + calls
+    return "start: shape | calls\n" + _shape_rules(shape) + calls.rules(named)
 
 
 def _shape_rules(shape: Shape) -> str:
@@ -46,27 +53,49 @@ def _shape_rules(shape: Shape) -> str:
     return f"shape: {_json(shape.json_schema or {}, lenient=False)}\n"
 
 
-def _call_rules(tools: Sequence[Tool], wire: ToolFormat, *, allows_parallel: bool) -> str:
-    """One call of one of `tools`, or several."""
-    if wire.frame is None:
-        raise UnsupportedParameter(
-            "tool_choice",
-            advice=f"send 'auto': calls in the {wire.name} format of this model cannot be forced",
+class _Calls:
+    """Writes the rules of calls in one model's format."""
+
+    def __init__(
+        self, wire: ToolFormat, special_ids: Mapping[str, int], *, allows_parallel: bool
+    ) -> None:
+        self._wire = wire
+        self._special_ids = special_ids
+        self._allows_parallel = allows_parallel
+        markers = sorted((m for m in special_ids if m), key=len, reverse=True)
+        self._special = re.compile(f"({'|'.join(map(re.escape, markers)) or '(?!)'})")
+
+    def rules(self, tools: Sequence[Tool]) -> str:
+        """`calls`: one call of one of `tools`, or several."""
+        if self._wire.frame is None:
+            raise UnsupportedParameter(
+                "tool_choice",
+                advice=f"send 'auto': calls in the {self._wire.name} format of this model cannot "
+                f"be forced",
+            )
+        before, after = self._wire.frame
+        more = f" (gap call){{0,{_MAX_CALLS - 1}}}" if self._allows_parallel else ""
+        lines = [
+            f"calls: call{more}",
+            'gap: "\\n"?',
+            "call: " + " | ".join(f"call_{i}" for i in range(len(tools))),
+        ]
+        for i, tool in enumerate(tools):
+            name = _dump(tool.name)[1:-1]
+            opened = self._literal(before.replace("NAME", name))
+            closed = self._literal(after.replace("NAME", name))
+            lines.append(f"call_{i}: {opened} arguments_{i} {closed}".rstrip())
+            # Strangers write these schemas: what cannot be enforced is left to the model.
+            lines.append(f"arguments_{i}: {_json(_object(tool.parameters), lenient=True)}")
+        return "\n".join(lines) + "\n"
+
+    def _literal(self, text: str) -> str:
+        """A text as it must be said: in its special tokens, where it names some."""
+        return " ".join(
+            f"<[{self._special_ids[part]}]>" if part in self._special_ids else _dump(part)
+            for part in self._special.split(text)
+            if part
         )
-    before, after = wire.frame
-    lines = [
-        f"calls: call (gap call){{0,{_MAX_CALLS - 1}}}" if allows_parallel else "calls: call",
-        'gap: "\\n"?',
-        "call: " + " | ".join(f"call_{i}" for i in range(len(tools))),
-    ]
-    for i, tool in enumerate(tools):
-        name = _dump(tool.name)[1:-1]
-        opened, closed = before.replace("NAME", name), after.replace("NAME", name)
-        close = f" {_dump(closed)}" if closed else ""
-        lines.append(f"call_{i}: {_dump(opened)} arguments_{i}{close}")
-        # Tools' schemas are strangers' work: what cannot be enforced in one is left to the model.
-        lines.append(f"arguments_{i}: {_json(_object(tool.parameters), lenient=True)}")
-    return "\n".join(lines) + "\n"
 
 
 def _object(schema: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a model is spoken to and understood, told from its template, or as the server is told."""
+
+import pytest
+
+from tests.server.fake_engine import ByteTokenizer
+from tests.text.conversation.sources import template
+from tokenlight.base.errors import ConfigError
+from tokenlight.text import ChatTemplate
+from tokenlight.text.conversation import Conversation, Text, Tool, ToolChoice, Turn
+from tokenlight.text.dialect import Dialect
+from tokenlight.text.parsing import CallStarted
+
+HI = (Turn("user", (Text("hi"),)),)
+TOOL = Tool(name="bash", parameters={"type": "object"})
+
+
+def dialect(name: str, **parsers: str) -> Dialect:
+    return Dialect.of(template(name), ByteTokenizer(), **parsers)
+
+
+@pytest.mark.parametrize(
+    ("name", "tools", "reasoning"),
+    [
+        ("chatml", "json", "none"),
+        ("alternating", "json", "none"),
+        ("tools", "hermes", "qwen3"),
+        ("tags", "qwen3_coder", "qwen3"),
+        ("nines", "mistral", "none"),
+    ],
+)
+def test_formats_are_told_from_the_template(name, tools, reasoning):
+    made = dialect(name)
+    assert (made.tools.name, made.reasoning.name) == (tools, reasoning)
+
+
+def test_whoever_starts_the_server_decides():
+    made = dialect("tools", tool_call_parser="llama3_json", reasoning_parser="deepseek_r1")
+    assert (made.tools.name, made.reasoning.name) == ("llama3_json", "deepseek_r1")
+    with pytest.raises(ConfigError, match="nonsense"):
+        dialect("tools", tool_call_parser="nonsense")
+
+
+def test_a_model_without_template_has_a_dialect():
+    assert Dialect.of(ChatTemplate(None), ByteTokenizer()).tools.name == "json"
+
+
+def test_calls_are_read_only_where_they_may_be_made():
+    made = dialect("tools")
+    said = '<tool_call>\n{"name": "bash", "arguments": {}}\n</tool_call>'
+    for mode, is_call in (("auto", True), ("none", False)):
+        conversation = Conversation(turns=HI, tools=(TOOL,), tool_choice=ToolChoice(mode=mode))
+        events = made.parser(conversation, made.render(conversation)).push(said)
+        assert any(isinstance(event, CallStarted) for event in events) == is_call
+
+
+@pytest.mark.parametrize(("opened", "after"), [("<think>\n", "</think>"), ("", "")])
+def test_rules_hold_from_the_end_of_reasoning_that_the_prompt_opens(opened, after):
+    assert dialect("tools").grammar("start: \n", f"<|im_start|>assistant\n{opened}").after == after
