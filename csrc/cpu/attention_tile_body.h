@@ -17,13 +17,13 @@ inline void ScoreCached(const float* queries, std::int64_t padded, const T* cons
                         int head_dim, float* scores) {
     Vec parts[R][kLanes];
     for (int j = 0; j < kLanes; ++j) {
-        for (int r = 0; r < R; ++r) parts[r][j] = Zero();
+        Vec sum[R];
+        for (int r = 0; r < R; ++r) sum[r] = Zero();
         for (int i = 0; i < head_dim; i += kLanes) {
             const Vec k = LoadUpTo(rows[j] + i, head_dim - i);
-            for (int r = 0; r < R; ++r) {
-                parts[r][j] = Fma(Load(queries + r * padded + i), k, parts[r][j]);
-            }
+            for (int r = 0; r < R; ++r) sum[r] = Fma(Load(queries + r * padded + i), k, sum[r]);
         }
+        for (int r = 0; r < R; ++r) parts[r][j] = sum[r];
     }
     for (int r = 0; r < R; ++r) Store(scores + r * kPartitionTokens, SumEach(parts[r]));
 }

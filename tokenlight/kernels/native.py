@@ -26,11 +26,16 @@ def paged_batch(
     query_starts: Tensor, block_table: Tensor, slots: Tensor, num_tokens: int, cache_BKPd: Tensor
 ) -> _cpu.PagedBatch:
     """The addresses of a step's arrays, once they are known to be what the contract says."""
-    num_requests = slots.shape[0]
+    int32 = torch.int32
+    num_requests = slots.numel()
+    num_slots, num_columns = block_table.shape
     if (
-        not (query_starts.dtype == block_table.dtype == slots.dtype == torch.int32)
-        or query_starts.shape[0] != num_requests + 1
-        or not (query_starts.is_contiguous() and slots.is_contiguous())
+        query_starts.dtype is not int32
+        or block_table.dtype is not int32
+        or slots.dtype is not int32
+        or query_starts.numel() != num_requests + 1
+        or not query_starts.is_contiguous()
+        or not slots.is_contiguous()
         or block_table.stride(1) != 1
         or not cache_BKPd.is_contiguous()
     ):
@@ -44,8 +49,8 @@ def paged_batch(
         block_table.data_ptr(),
         slots.data_ptr(),
         num_requests,
-        block_table.shape[0],
-        block_table.shape[1],
+        num_slots,
+        num_columns,
         block_table.stride(0),
         num_tokens,
         cache_BKPd.shape[0],
