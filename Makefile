@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c const
 CPP := $(shell find csrc -name '*.cc' -o -name '*.h' -o -name 'CMakeLists.txt' 2>/dev/null)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help setup serve fix check test test-agents ci-slow bench bench-slice docs size clean
+.PHONY: help setup serve fix check test test-agents ci-slow bench bench-slice bench-breadth bench-control docs size clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -92,6 +92,19 @@ bench: $(STAMPS)/dev  ## one op's implementations beside the reference and the r
 
 bench-slice: $(STAMPS)/dev  ## the served default model beside transformers; prints BAR lines
 	$(BIN)/python -m benchmarks.slice
+
+bench-breadth: $(STAMPS)/dev  ## formats, tokenizers, templates beside others' code, loading, memory; BAR lines
+	$(BIN)/python -m benchmarks.breadth
+
+$(STAMPS)/peers: $(STAMPS)/venv
+	@echo "setup: installing the peers that benches compare with into .venv-peers, about 1 MB to download"
+	@"$(PYTHON)" -m venv .venv-peers
+	@.venv-peers/bin/python -m pip install --disable-pip-version-check --quiet \
+	  tokenspeed-scheduler==0.1.42 numpy
+	@touch $@
+
+bench-control: $(STAMPS)/dev $(STAMPS)/peers  ## the control plane beside its peer; BAR lines
+	$(BIN)/python -m benchmarks.control
 
 # ---- keep --------------------------------------------------------------------------------------------------------------
 
