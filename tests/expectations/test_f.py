@@ -67,6 +67,21 @@ def test_t_f1(server, when, stream):
     wait_until(lambda: all_blocks_are_free(server), 5)
 
 
+def test_t_f2(server):
+    """Leaving at any byte of a stream costs the next turn nothing but what was cut."""
+    asked = {"prompt": list(range(40, 140)), "temperature": 0, "max_tokens": 60}
+    whole = httpx.post(server.url + COMPLETION, json=asked, timeout=60).json()
+    for num_bytes in (1, 20, 150, 400, 1500, 4000):
+        leaver = send(server, **asked, stream=True)
+        received = 0
+        while received < num_bytes and (part := leaver.recv(min(64, num_bytes - received))):
+            received += len(part)
+        leaver.close()
+        again = httpx.post(server.url + COMPLETION, json=asked, timeout=60).json()
+        assert again["choices"] == whole["choices"]
+        assert again["usage"]["prompt_tokens_details"]["cached_tokens"] >= 96 - 16
+
+
 def leave_at_random(server: Serving, num_requests: int, seed: int) -> None:
     rng = random.Random(seed)
     for number in range(num_requests):

@@ -56,8 +56,10 @@ class Serving:
         return OpenAI(base_url=f"{self.url}/v1", **settings)
 
     def metric(self, name: str) -> float:
+        """A sample by its name, or by its name and first labels: `name{label="x"`."""
         text = httpx.get(f"{self.url}/metrics").text
-        found = re.search(rf"^{re.escape(name)}\{{[^}}]*\}} (\S+)$", text, re.MULTILINE)
+        start = name if "{" in name else f"{name}{{"
+        found = re.search(rf"^{re.escape(start)}[^}}]*\}} (\S+)$", text, re.MULTILINE)
         assert found, f"{name} is not in /metrics"
         return float(found.group(1))
 
