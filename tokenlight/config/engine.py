@@ -85,7 +85,7 @@ class SchedulerConfig:
         if self.max_step_tokens < self.max_num_requests:
             raise ConfigError(
                 f"--max-num-batched-tokens ({self.max_step_tokens}) must be at least "
-                f"--max-num-seqs ({self.max_num_requests}): each running request decodes in each step"
+                f"--max-num-seqs ({self.max_num_requests}): each step has a token of each request"
             )
 
 
