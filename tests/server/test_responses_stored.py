@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stored responses over HTTP: continued, read, listed, deleted; by their writer alone."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import openai
 import pytest
 
@@ -87,6 +89,23 @@ def test_another_key_sees_nothing(server):
             other.responses.delete(answered.id)
         with pytest.raises(openai.BadRequestError):
             other.responses.create(model=MODEL, input="x", previous_response_id=answered.id)
+
+
+def test_a_response_that_is_being_written_is_cancelled_and_kept_as_far_as_it_came():
+    with scripted("word " * 200) as server:
+        server.engine.token_s = 0.02
+        with server.client() as asking, server.client() as other, ThreadPoolExecutor(1) as beside:
+            events = []
+            for event in asking.responses.create(model=MODEL, input="hi", stream=True):
+                events.append(event)
+                if len(events) == 8:
+                    cancelling = beside.submit(other.responses.cancel, events[0].response.id)
+            last = events[-1].response
+            assert cancelling.result(20) == last
+            assert asking.responses.retrieve(last.id) == last
+        assert last.status == "cancelled"
+        assert last.output_text.startswith("word")
+        assert len(last.output_text) < 900
 
 
 def test_a_response_that_has_ended_cannot_be_cancelled(server):

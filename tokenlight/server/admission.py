@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -121,6 +121,13 @@ def admit(
         cache_salt=fields.cache_salt or "",
         num_choices=fields.n or 1,
     )
+
+
+def constrained(admitted: Admitted, grammar: wire.Grammar | None) -> Admitted:
+    """The request, held to what its answer must look like."""
+    if grammar is None:
+        return admitted
+    return replace(admitted, sampling=msgspec.structs.replace(admitted.sampling, grammar=grammar))
 
 
 def limit_headers(prompts: Sequence[Admitted]) -> dict[str, str]:

@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
-
-import msgspec
+from dataclasses import dataclass
 
 from tokenlight import wire
-from tokenlight.server.admission import INLINE_CHARS, Admitted
+from tokenlight.server.admission import INLINE_CHARS
 from tokenlight.server.notes import Notes
 from tokenlight.server.services import Services
 from tokenlight.text.conversation import Conversation, mend, without_volatile
@@ -60,14 +58,6 @@ def _render(svc: Services, conversation: Conversation, rules: str | None) -> Pro
     token_ids = svc.tokenizer.encode(text, parse_special=True, add_bos=False)
     grammar = None if rules is None else svc.dialect.grammar(rules, text)
     return Prompt(conversation, text, token_ids, grammar)
-
-
-def constrained(admitted: Admitted, prompt: Prompt) -> Admitted:
-    """The request, held to its prompt's grammar."""
-    if prompt.grammar is None:
-        return admitted
-    sampling = msgspec.structs.replace(admitted.sampling, grammar=prompt.grammar)
-    return replace(admitted, sampling=sampling)
 
 
 def _num_chars(conversation: Conversation) -> int:

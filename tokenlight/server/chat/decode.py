@@ -21,6 +21,7 @@ import msgspec
 from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
 from tokenlight.server.openai_tools import CUSTOM_INPUT, KnownTool, decode_tool_choice
 from tokenlight.server.schemas.chat import ChatRequest, Message
+from tokenlight.server.shapes import decode_shape
 from tokenlight.text.conversation import (
     Conversation,
     Part,
@@ -53,7 +54,7 @@ def decode_conversation(body: ChatRequest, known: Mapping[str, KnownTool]) -> Co
         tool_choice=decode_tool_choice(body.tool_choice, known.values()),
         allows_parallel=body.parallel_tool_calls is not False,
         reasoning=_reasoning(body.reasoning_effort),
-        shape=_shape(body.response_format),
+        shape=_shape(body),
         opens_answer=body.add_generation_prompt is not False,
         variables=checked_variables(body.chat_template_kwargs),
     )
@@ -151,9 +152,17 @@ def _reasoning(effort: str | None) -> ReasoningWish:
     return ReasoningWish(is_on=True, effort=_EFFORTS.get(effort, effort))
 
 
-def _shape(asked: Mapping[str, Any] | None) -> Shape | None:
+def _shape(body: ChatRequest) -> Shape | None:
+    shape = decode_shape(body)
+    asked = body.response_format
     if asked is None or asked.get("type") == "text":
-        return None
+        return shape
+    if shape is not None:
+        raise InvalidRequest(
+            f"'response_format' and {shape.param!r} both say what the answer must look like; "
+            f"send one",
+            param="response_format",
+        )
     if asked.get("type") == "json_object":
         return Shape(json_schema={"type": "object"})
     inner = asked.get("json_schema")

@@ -13,6 +13,7 @@ import msgspec
 from tokenlight.base.errors import TokenLightError
 from tokenlight.server.answer.answer import Ended
 from tokenlight.server.answer.items import Item as AnswerItem
+from tokenlight.server.generation import FinishReason
 from tokenlight.server.openai_tools import KnownTool, custom_input
 from tokenlight.server.responses.schema import (
     IncompleteDetails,
@@ -36,6 +37,11 @@ from tokenlight.text.conversation import (
     Turn,
 )
 
+_STATUSES: dict[FinishReason, Status] = {
+    "stop": "completed",
+    "length": "incomplete",
+    "abort": "cancelled",
+}
 _PREFIXES = {"reasoning": "rs", "text": "msg", "call": "fc"}
 
 
@@ -147,7 +153,7 @@ class Envelope:
 
     def ended(self, ended: Ended, items: ItemEncoder) -> ResponseAnswer:
         made = self.response(
-            "incomplete" if ended.finish_reason == "length" else "completed",
+            _STATUSES[ended.finish_reason],
             output=[items.closed(item) for item in ended.items],
             usage=self.usage(ended),
         )

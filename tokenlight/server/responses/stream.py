@@ -119,7 +119,9 @@ class ResponsesStream:
 
     def _end(self, ended: Ended) -> bytes:
         response = self._envelope.ended(ended, self._items)
-        return self._event(f"response.{response.status}", response=response)
+        # The protocol has no event of its own for what was cancelled.
+        kind = "completed" if response.status == "completed" else "incomplete"
+        return self._event(f"response.{kind}", response=response)
 
     def _of(self, type: str, item: Item, **fields: Any) -> bytes:
         return self._event(type, item_id=self._items.id_of(item), output_index=item.index, **fields)

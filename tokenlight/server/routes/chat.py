@@ -13,9 +13,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from tokenlight.base.errors import InvalidRequest
-from tokenlight.server.admission import Admitted, admit, limit_headers
+from tokenlight.server.admission import Admitted, admit, constrained, limit_headers
 from tokenlight.server.answer.answer import AnswerReader, Ended
-from tokenlight.server.answer.prompt import Prompt, constrained, make_prompt
+from tokenlight.server.answer.prompt import Prompt, make_prompt
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.chat.decode import decode_conversation
 from tokenlight.server.chat.encode import ChatEncoder
@@ -54,7 +54,7 @@ async def create_chat_completion(request: Request) -> Response | ASGIApp:
             max_tokens=body.max_completion_tokens or body.max_tokens,
             param="messages",
         ),
-        prompt,
+        prompt.grammar,
     )
     answering = _Answering(svc, body, prompt, admitted, known)
     headers = {**limit_headers([admitted]), **notes.headers()}

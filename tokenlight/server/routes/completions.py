@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from tokenlight.base.clock import unix_s
 from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
-from tokenlight.server.admission import Admitted, admit, limit_headers
+from tokenlight.server.admission import Admitted, admit, constrained, limit_headers
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.generation import FinishReason, Piece, Tally, generate
 from tokenlight.server.logprobs import completion_logprobs
@@ -32,6 +32,7 @@ from tokenlight.server.schemas.logprobs import CompletionLogprobs
 from tokenlight.server.schemas.parameters import StreamOptions
 from tokenlight.server.schemas.unsupported import COMPLETION
 from tokenlight.server.services import Services, request_id, services
+from tokenlight.server.shapes import decode_shape, shape_grammar
 from tokenlight.server.sse import DONE, EventStream, sse_event, until_disconnect
 
 
@@ -46,15 +47,20 @@ async def create_completion(request: Request) -> Response | ASGIApp:
             "logprobs", advice="leave out echo: log-probabilities of a prompt are not told"
         )
     response_id = f"cmpl-{secrets.token_hex(12)}"
+    shape = decode_shape(body)
+    grammar = None if shape is None else await shape_grammar(shape)
     prompts = [
-        admit(
-            svc,
-            body,
-            token_ids,
-            request_id=f"{response_id}-{i}",
-            names=(response_id, request_id(request)),
-            max_tokens=body.max_tokens or DEFAULT_MAX_TOKENS,
-            param="prompt",
+        constrained(
+            admit(
+                svc,
+                body,
+                token_ids,
+                request_id=f"{response_id}-{i}",
+                names=(response_id, request_id(request)),
+                max_tokens=body.max_tokens or DEFAULT_MAX_TOKENS,
+                param="prompt",
+            ),
+            grammar,
         )
         for i, token_ids in enumerate(await _prompts_token_ids(svc, body))
     ]

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from tokenlight.server.admission import admit, limit_headers
+from tokenlight.server.admission import admit, constrained, limit_headers
 from tokenlight.server.answer.answer import answer, encoded, whole_answer
-from tokenlight.server.answer.prompt import Prompt, constrained, make_prompt
+from tokenlight.server.answer.prompt import Prompt, make_prompt
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.messages.decode import decode_conversation
 from tokenlight.server.messages.encode import MessagesStream, message_answer
@@ -47,7 +47,7 @@ async def create_message(request: Request) -> Response | ASGIApp:
             max_tokens=body.max_tokens and max(body.max_tokens, 1),
             param="messages",
         ),
-        prompt,
+        prompt.grammar,
     )
     headers = {**limit_headers([admitted]), **notes.headers()}
     shows_thinking = body.thinking is None or body.thinking.display != "omitted"

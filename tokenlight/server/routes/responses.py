@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -16,9 +17,9 @@ from starlette.types import ASGIApp
 
 from tokenlight.base.clock import unix_s
 from tokenlight.base.errors import ContextTooLong, InvalidRequest
-from tokenlight.server.admission import Admitted, admit, limit_headers
+from tokenlight.server.admission import Admitted, admit, constrained, limit_headers
 from tokenlight.server.answer.answer import Ended, answer, whole_answer
-from tokenlight.server.answer.prompt import Prompt, constrained, make_prompt
+from tokenlight.server.answer.prompt import Prompt, make_prompt
 from tokenlight.server.auth import sent_key
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.notes import Notes
@@ -42,6 +43,7 @@ from tokenlight.server.store import StoredResponse, owner_of
 from tokenlight.text.conversation import Turn
 
 _SEALED = "reasoning.encrypted_content"
+_CANCEL_POLL_S = 0.02
 
 
 async def create_response(request: Request) -> Response | ASGIApp:
@@ -125,7 +127,7 @@ async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: N
             max_tokens=body.max_output_tokens,
             param="input",
         ),
-        prompt,
+        prompt.grammar,
     )
     return _Asked(
         envelope=Envelope(response_id, unix_s(), svc.model_name, body, len(prompt.token_ids)),
@@ -211,13 +213,20 @@ async def delete_response(request: Request) -> Response:
 
 
 async def cancel_response(request: Request) -> Response:
+    svc = services(request)
     response_id = request.path_params["response_id"]
-    await services(request).store.get_response(_owner(request), response_id)
-    raise InvalidRequest(
-        f"{response_id!r} has ended and cannot be cancelled; close the connection of a response "
-        f"that is being streamed to stop it",
-        param="response_id",
-    )
+    running = svc.running.find(response_id)
+    for engine_id in running:
+        svc.engine.abort(engine_id)
+    if not running:
+        await svc.store.get_response(_owner(request), response_id)
+        raise InvalidRequest(
+            f"{response_id!r} has ended and cannot be cancelled any more", param="response_id"
+        )
+    while svc.running.find(response_id):
+        await asyncio.sleep(_CANCEL_POLL_S)
+    data = await svc.store.get_response(_owner(request), response_id)
+    return Response(data, media_type="application/json")
 
 
 async def list_input_items(request: Request) -> Response:
@@ -282,7 +291,7 @@ ENDPOINTS = [
         path="/v1/responses/{response_id}/cancel",
         method="POST",
         handler=cancel_response,
-        summary="Cancel a response that runs in the background; here none does.",
+        summary="Stop a response that is being written; what there is of it is stored.",
         response=ResponseAnswer,
     ),
     Endpoint(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -24,6 +24,21 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Send one more chunk at the end, without choices, that carries usage."""
     continuous_usage_stats: bool | None = None
     """With include_usage: every chunk carries the usage so far."""
+
+
+Json = dict[str, Any] | str
+"""A JSON Schema, or the text of one."""
+
+
+class StructuredOutputs(msgspec.Struct, frozen=True, kw_only=True):
+    """What the answer must look like: one of these."""
+
+    json: Json | None = None
+    json_object: bool | None = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    """Lark or GBNF."""
 
 
 class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +90,13 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     """Answer with server-sent events."""
     stream_options: StreamOptions | None = None
     """Only with stream."""
+    structured_outputs: StructuredOutputs | None = None
+    """What the answer must look like. Default: anything."""
+    guided_json: Json | None = None
+    """An older name of structured_outputs.json; the next three likewise."""
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
     user: str | None = None
     """The caller's own name for its user; used for nothing."""
 

@@ -27,17 +27,12 @@ class Unsupported:
 
 
 _TOOLS = "use tools and tool_choice, their successors"
-_SHAPE = "leave it out: the text is not constrained to a format"
+_SHAPE = "use structured_outputs"
 _TEXT = "leave it out: this server reads and writes text only"
 
 COMMON: dict[str, Unsupported] = {
     "best_of": Unsupported(advice="use n and choose among the choices", harmless=(1,)),
     "use_beam_search": Unsupported(advice="leave it out: tokens are sampled one by one"),
-    "guided_json": Unsupported(advice=_SHAPE),
-    "guided_regex": Unsupported(advice=_SHAPE),
-    "guided_choice": Unsupported(advice=_SHAPE),
-    "guided_grammar": Unsupported(advice=_SHAPE),
-    "structured_outputs": Unsupported(advice=_SHAPE),
     "store": Unsupported(advice="leave it out: nothing is stored"),
     "prompt_logprobs": Unsupported(advice="leave it out"),
     "bad_words": Unsupported(advice="leave it out"),

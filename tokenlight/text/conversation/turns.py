@@ -97,10 +97,14 @@ class ReasoningWish(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """What the answer's text must be. One of the two is set."""
+    """What the answer's text must be. One of the four is set."""
 
     json_schema: dict[str, Any] | None = None
     regex: str | None = None
+    choice: tuple[str, ...] | None = None
+    """One of these texts."""
+    lark: str | None = None
+    """A grammar of the client's own, beginning at `start`."""
     param: str = "response_format"
     """The request's field that asks for it, for messages."""
 

@@ -42,15 +42,22 @@ def rules_of(
         return "start: calls\n" + calls.rules(named)
     if shape is None:
         return None
-    if choice.mode == "none" or not named or tools.frame is None:
-        return "start: shape\n" + _shape_rules(shape)
-    return "start: shape | calls\n" + _shape_rules(shape) + calls.rules(named)
+    if choice.mode == "none" or not named or tools.frame is None or shape.lark is not None:
+        return shape_rules(shape)
+    return f"start: shape | calls\nshape: {_shape(shape)}\n{calls.rules(named)}"
 
 
-def _shape_rules(shape: Shape) -> str:
+def shape_rules(shape: Shape) -> str:
+    """The rules of an answer that is nothing but this shape."""
+    return shape.lark if shape.lark is not None else f"start: {_shape(shape)}\n"
+
+
+def _shape(shape: Shape) -> str:
     if shape.regex is not None:
-        return f"shape: {_regex(shape.regex)}\n"
-    return f"shape: {_json(shape.json_schema or {}, lenient=False)}\n"
+        return _regex(shape.regex)
+    if shape.choice is not None:
+        return " | ".join(map(_dump, shape.choice))
+    return _json(shape.json_schema or {}, lenient=False)
 
 
 class _Calls:
