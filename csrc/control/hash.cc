@@ -15,6 +15,7 @@ std::uint64_t LoadWord(const std::uint8_t* bytes) {
     return word;
 }
 
+template <int kRoundsPerWord, int kRoundsAtEnd>
 class SipState {
   public:
     explicit SipState(const HashKey& key) {
@@ -28,7 +29,7 @@ class SipState {
 
     void Absorb(std::uint64_t word) {
         v3_ ^= word;
-        Round();
+        for (int i = 0; i < kRoundsPerWord; ++i) Round();
         v0_ ^= word;
     }
 
@@ -45,10 +46,10 @@ class SipState {
     Hash128 Finish() {
         Absorb(tail_ | static_cast<std::uint64_t>(num_bytes_ & 0xff) << 56);
         v2_ ^= 0xee;
-        for (int i = 0; i < 3; ++i) Round();
+        for (int i = 0; i < kRoundsAtEnd; ++i) Round();
         const std::uint64_t low = v0_ ^ v1_ ^ v2_ ^ v3_;
         v1_ ^= 0xdd;
-        for (int i = 0; i < 3; ++i) Round();
+        for (int i = 0; i < kRoundsAtEnd; ++i) Round();
         return {low, v0_ ^ v1_ ^ v2_ ^ v3_};
     }
 
@@ -71,27 +72,33 @@ class SipState {
     std::size_t num_bytes_ = 0;
 };
 
+using ChainState = SipState<1, 3>;
+
 std::span<const std::uint8_t> Bytes(std::span<const std::int32_t> ids) {
     return {reinterpret_cast<const std::uint8_t*>(ids.data()), ids.size_bytes()};
 }
 
 }  // namespace
 
+template <int kRoundsPerWord, int kRoundsAtEnd>
 Hash128 SipHash128(const HashKey& key, std::span<const std::uint8_t> bytes) {
-    SipState state(key);
+    SipState<kRoundsPerWord, kRoundsAtEnd> state(key);
     state.AbsorbBytes(bytes);
     return state.Finish();
 }
 
+template Hash128 SipHash128<1, 3>(const HashKey&, std::span<const std::uint8_t>);
+template Hash128 SipHash128<2, 4>(const HashKey&, std::span<const std::uint8_t>);
+
 Hash128 ChainHasher::Seed(std::span<const std::uint8_t> salt, std::int64_t adapter_id) const {
-    SipState state(key_);
+    ChainState state(key_);
     state.Absorb(static_cast<std::uint64_t>(adapter_id));
     state.AbsorbBytes(salt);
     return state.Finish();
 }
 
 Hash128 ChainHasher::Next(const Hash128& parent, std::span<const std::int32_t> token_ids) const {
-    SipState state(key_);
+    ChainState state(key_);
     state.Absorb(parent.low);
     state.Absorb(parent.high);
     state.AbsorbBytes(Bytes(token_ids));

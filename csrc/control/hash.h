@@ -15,8 +15,9 @@ struct Hash128 {
 
 using HashKey = std::array<std::uint8_t, 16>;
 
-// SipHash-1-3 with 128 bits of output. Keyed: who does not know the process's key cannot aim for a
-// collision.
+// SipHash with 128 bits of output: who does not know the process's key cannot aim for a collision.
+// Chains use 1 round per word and 3 at the end; 2 and 4 have published test vectors.
+template <int kRoundsPerWord, int kRoundsAtEnd>
 Hash128 SipHash128(const HashKey& key, std::span<const std::uint8_t> bytes);
 
 // Keys of blocks, chained: the key of a block stands for its tokens and for all that precede them.

@@ -32,7 +32,7 @@ class Writer {
         Put(static_cast<std::int64_t>(key.low));
         Put(static_cast<std::int64_t>(key.high));
     }
-    [[nodiscard]] Hash128 Digest() const { return SipHash128(HashKey{7}, bytes_); }
+    [[nodiscard]] Hash128 Digest() const { return SipHash128<1, 3>(HashKey{7}, bytes_); }
 
   private:
     std::vector<std::uint8_t> bytes_;

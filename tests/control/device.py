@@ -12,7 +12,7 @@ from zlib import crc32
 
 import numpy as np
 
-from tokenlight.control import SchedulerConfig, StepPlan
+from tokenlight.control import CopyPlan, SchedulerConfig, StepPlan
 
 VOCAB = 50
 
@@ -79,3 +79,21 @@ class Device:
     def _read(self, row: np.ndarray, position: int) -> int:
         block, offset = divmod(position, self.config.block_tokens)
         return int(self.kv[row[block], offset])
+
+
+@dataclass
+class HostTier:
+    """Host memory beside a device; a copy that fails leaves junk where it was to write."""
+
+    device: Device
+    num_blocks: int
+    kv: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kv = np.full((self.num_blocks, self.device.config.block_tokens), -1, np.int64)
+
+    def run(self, copy: CopyPlan, *, has_succeeded: bool) -> None:
+        for is_store, device_block, host_block in copy.rows:
+            device, host = self.device.kv[device_block], self.kv[host_block]
+            target, source = (host, device) if is_store else (device, host)
+            target[:] = source if has_succeeded else -2

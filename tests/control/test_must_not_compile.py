@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What must not compile does not, for the reason that is written beside it; its right twin does.
 
-clang sees typestate (`-Wconsumed`); g++ is held to what it sees, and to being blind where it is said.
+clang sees typestate (`-Wconsumed`); g++ is held to what it sees, and to being blind where said so.
 """
 
 import os
