@@ -60,6 +60,11 @@ def test_a_missing_feature_rules_an_implementation_out() -> None:
     assert doubled.implementations[1].why_not(F32_SITE) == "needs amx"
 
 
+def test_tensors_go_by_position() -> None:
+    with pytest.raises(TypeError, match="doubled takes its tensors by position"):
+        doubling_op()(x_T=torch.ones(1))
+
+
 def test_no_implementation_says_why_for_each() -> None:
     @op
     def nothing(x_T: Tensor) -> Tensor:

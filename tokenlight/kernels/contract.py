@@ -84,8 +84,11 @@ class Op(Generic[P, R]):
         self.__name__ = contract.__name__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        first: Any = args[self._first]
-        second: Any = args[self._second]
+        try:
+            first: Any = args[self._first]
+            second: Any = args[self._second]
+        except IndexError:
+            raise TypeError(f"{self.name} takes its tensors by position") from None
         key = (first.device.type, first.dtype, second.dtype, kwargs.get("format"))
         run = self._bound.get(key)
         if run is None:
