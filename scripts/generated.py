@@ -28,6 +28,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "tokenlight/control/_control.pyi": lambda: _stub("tokenlight.control._control"),
     "tokenlight/kernels/_cpu.pyi": lambda: _stub("tokenlight.kernels._cpu"),
     "docs/config.md": lambda: _print_of("tokenlight.config.docs"),
+    "docs/models.md": lambda: _print_of("scripts.models_page"),
 }
 
 

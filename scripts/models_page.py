@@ -3,17 +3,13 @@
 
 import sys
 from importlib import import_module
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-
-from tests.models.test_every_model import NUM_TOKENS, TOLERANCE, VARIANTS  # noqa: E402
-from tokenlight.checkpoint import STORED_FORMATS  # noqa: E402
-from tokenlight.checkpoint.gguf.config import ARCHITECTURES  # noqa: E402
-from tokenlight.checkpoint.huggingface.safetensors import FORMATS as SAFETENSORS_TYPES  # noqa: E402
-from tokenlight.checkpoint.rope_config import ROPE_TYPES  # noqa: E402
-from tokenlight.models import ALIASES, model_types  # noqa: E402
+from tests.models.test_every_model import NUM_TOKENS, TOLERANCE, VARIANTS
+from tokenlight.checkpoint import STORED_FORMATS
+from tokenlight.checkpoint.gguf.config import ARCHITECTURES
+from tokenlight.checkpoint.huggingface.safetensors import FORMATS as SAFETENSORS_TYPES
+from tokenlight.checkpoint.rope_config import ROPE_TYPES
+from tokenlight.models import ALIASES, model_types
 
 HEAD = """\
 # Models
