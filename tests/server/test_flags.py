@@ -5,14 +5,17 @@ import ssl
 
 import httpx
 import pytest
+import tokenizers
 
+from tests.models.tiny import write_tiny_llama
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import MODEL, running
 from tests.server.tls import CERTIFICATE, KEY
-from tokenlight.base.errors import ConfigError
+from tokenlight.base.errors import CheckpointNotFound, ConfigError
 from tokenlight.checkpoint import open_checkpoint
 from tokenlight.config import EngineConfig, ModelConfig, ServerConfig
 from tokenlight.server.run import check_certificate, open_model
+from tokenlight.text import Tokenizer
 
 HI = [{"role": "user", "content": "hi"}]
 
@@ -89,8 +92,6 @@ def test_a_seed_for_requests_that_bring_none_makes_them_repeat():
 
 
 def test_another_chat_template_takes_the_place_of_the_models_own(tmp_path):
-    from tests.models.tiny import write_tiny_llama
-
     path = write_tiny_llama(tmp_path / "tiny.gguf")
     engine_config = EngineConfig(model=ModelConfig(model=str(path)))
     template = tmp_path / "template.jinja"
@@ -100,3 +101,27 @@ def test_another_chat_template_takes_the_place_of_the_models_own(tmp_path):
     assert open_model(ServerConfig(), engine_config) == open_checkpoint(path)
     with pytest.raises(ConfigError, match=r"--chat-template .*nothing\.jinja"):
         open_model(ServerConfig(chat_template=str(tmp_path / "nothing.jinja")), engine_config)
+
+
+def test_another_tokenizer_takes_the_place_of_the_models_own(tmp_path):
+    model = write_tiny_llama(tmp_path / "tiny.gguf", vocab_size=512)
+    other = write_tiny_llama(tmp_path / "other.gguf", vocab_size=300)
+    engine_config = EngineConfig(model=ModelConfig(model=str(model)))
+
+    def vocab_size(**flags) -> int:
+        opened = open_model(ServerConfig(**flags), engine_config)
+        return Tokenizer.from_checkpoint(opened).vocab_size
+
+    assert vocab_size() == 512
+    assert vocab_size(tokenizer=str(other)) == 300
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(CheckpointNotFound, match="there is no tokenizer"):
+        vocab_size(tokenizer=str(folder))
+    rust = tokenizers.Tokenizer(
+        tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2}, [("a", "b")], unk_token=None)
+    )
+    rust.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel()
+    rust.decoder = tokenizers.decoders.ByteLevel()
+    rust.save(str(folder / "tokenizer.json"))
+    assert vocab_size(tokenizer=str(folder)) == 3

@@ -12,7 +12,7 @@ from tokenlight.checkpoint.fetch.progress import FetchProgress, Progress
 from tokenlight.checkpoint.formats import STORED_FORMATS, StoredFormat
 from tokenlight.checkpoint.locate import locate_model
 from tokenlight.checkpoint.metadata import Metadata
-from tokenlight.checkpoint.open import open_checkpoint
+from tokenlight.checkpoint.open import open_checkpoint, open_tokenizer
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -30,4 +30,5 @@ __all__ = [
     "is_hub_id",
     "locate_model",
     "open_checkpoint",
+    "open_tokenizer",
 ]

@@ -4,9 +4,9 @@
 from pathlib import Path
 
 from tokenlight.base.errors import CheckpointNotFound
-from tokenlight.checkpoint.checkpoint import Checkpoint
+from tokenlight.checkpoint.checkpoint import Checkpoint, TokenizerSource
 from tokenlight.checkpoint.gguf.file import open_gguf
-from tokenlight.checkpoint.huggingface.folder import open_folder
+from tokenlight.checkpoint.huggingface.folder import folder_tokenizer, open_folder
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
@@ -28,3 +28,21 @@ def open_checkpoint(path: Path) -> Checkpoint:
     raise CheckpointNotFound(
         f"{path}: {state}; give a GGUF file, or a folder with config.json and safetensors"
     )
+
+
+def open_tokenizer(path: Path) -> TokenizerSource:
+    """The raw material of a tokenizer alone.
+
+    Args:
+        path: a folder with tokenizer.json or tokenizer.model, or a GGUF file.
+
+    Raises:
+        CheckpointNotFound: there is no tokenizer.
+        CheckpointCorrupt, UnsupportedCheckpoint: the GGUF file cannot be used.
+    """
+    source = folder_tokenizer(path) if path.is_dir() else open_checkpoint(path).tokenizer
+    if source is None or (source.gguf is None and not source.files):
+        raise CheckpointNotFound(
+            f"{path}: there is no tokenizer; give a folder with tokenizer.json, or a GGUF file"
+        )
+    return source

@@ -17,7 +17,7 @@ import uvicorn
 
 from tokenlight.base.errors import ConfigError
 from tokenlight.base.log import event, get_log
-from tokenlight.checkpoint import Checkpoint, open_checkpoint
+from tokenlight.checkpoint import Checkpoint, open_checkpoint, open_tokenizer
 from tokenlight.config import EngineConfig, ServerConfig
 from tokenlight.engine.client import AsyncLLM
 from tokenlight.server.app import make_app
@@ -223,7 +223,10 @@ def make_store(config: ServerConfig) -> ResponseStore:
 
 
 def open_model(config: ServerConfig, engine_config: EngineConfig) -> Checkpoint:
+    """The checkpoint, with the tokenizer and the template that flags put in place of its own."""
     checkpoint = open_checkpoint(Path(engine_config.model.model))
+    if config.tokenizer is not None:
+        checkpoint = replace(checkpoint, tokenizer=open_tokenizer(Path(config.tokenizer)))
     if config.chat_template is None:
         return checkpoint
     try:

@@ -21,6 +21,12 @@ TOKENIZER_FILES = (
 )  # fmt: skip
 
 
+def folder_tokenizer(path: Path) -> TokenizerSource:
+    """The tokenizer's files in a folder, be there a model beside them or not."""
+    files = {name: path / name for name in TOKENIZER_FILES if (path / name).is_file()}
+    return TokenizerSource(kind="huggingface", files=files)
+
+
 def open_folder(path: Path) -> Checkpoint:
     """Read a folder's configuration and headers.
 
@@ -40,7 +46,6 @@ def open_folder(path: Path) -> Checkpoint:
     config = complete_config(_text_config(raw), path / "config.json")
     generation = _find_json(path / "generation_config.json")
     tokenizer_config = _find_json(path / "tokenizer_config.json")
-    files = {name: path / name for name in TOKENIZER_FILES if (path / name).is_file()}
     tensors = _tensors(path)
     return Checkpoint(
         path=path,
@@ -49,7 +54,7 @@ def open_folder(path: Path) -> Checkpoint:
         model_type=config["model_type"],
         config=config,
         tensors=tensors,
-        tokenizer=TokenizerSource(kind="huggingface", files=files),
+        tokenizer=folder_tokenizer(path),
         chat_template=_chat_template(path, tokenizer_config),
         bos_token_id=config["bos_token_id"],
         eos_token_ids=_eos_token_ids(config, generation),
