@@ -132,3 +132,33 @@ def test_t_a8_in_responses():
     for before, after in pairwise(heard):
         written = before.num_prompt_tokens + len(before.reply.encode())
         assert after.num_cached_tokens >= written - BLOCK_TOKENS
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/responses", "/v1/chat/completions"])
+def test_t_a11(path):
+    """Whoever asks is told where a prompt parts from the one before it, and why."""
+
+    def told(server, *messages: dict, key: str = "k") -> dict[str, str]:
+        field = "input" if path == "/v1/responses" else "messages"
+        body = {field: list(messages)}
+        headers = {"x-tokenlight-explain": "1", "x-api-key": key}
+        answer = post(server, path, body, **headers)
+        parts = answer.headers["x-tokenlight-prefix"].split(", ")
+        return dict(part.split("=") for part in parts)
+
+    system = {"role": "system", "content": "You are an agent, and a good one."}
+    said = {"role": "assistant", "content": "Yes."}
+    with scripted("Yes.") as server:
+        assert told(server, system, say("one"))["cause"] == "first"
+        assert told(server, system, say("one"))["cause"] == "repeats"
+        extended = told(server, system, say("one"), said, say("two"))
+        assert extended["cause"] == "extends"
+        changed = told(server, system, say("one"), said, say("other"))
+        assert (changed["cause"], changed["turn"], changed["role"]) == ("changed", "3", "user")
+        text = server.engine.heard[-1].text
+        assert int(changed["common_tokens"]) == text.index("other")
+        rewritten = told(server, {**system, "content": "You are an agent?"}, say("one"))
+        assert (rewritten["cause"], rewritten["turn"]) == ("changed", "0")
+        assert told(server, system, say("one"), key="another")["cause"] == "first"
+        quiet = post(server, path, {"input": "x", "messages": [say("x")]})
+    assert "x-tokenlight-prefix" not in quiet.headers

@@ -15,6 +15,7 @@ from tokenlight.base.clock import unix_s
 from tokenlight.base.errors import InvalidRequest, ModelNotFound, ServerStopping
 from tokenlight.config import ServerConfig
 from tokenlight.server.metrics import Metrics
+from tokenlight.server.prefixes import RecentPrompts
 from tokenlight.server.store import ResponseStore
 from tokenlight.text import Tokenizer
 from tokenlight.text.conversation import Template
@@ -122,6 +123,7 @@ class Services:
     metrics: Metrics
     store: ResponseStore
     running: Running = field(default_factory=Running)
+    recent_prompts: RecentPrompts = field(default_factory=RecentPrompts)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     started_unix_s: int = field(default_factory=unix_s)
 

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.admission import Admitted, admit, constrained, limit_headers
 from tokenlight.server.answer.answer import AnswerReader, Ended
+from tokenlight.server.answer.explain import prefix_headers
 from tokenlight.server.answer.prompt import Prompt, make_prompt
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.chat.decode import decode_conversation
@@ -57,7 +58,11 @@ async def create_chat_completion(request: Request) -> Response | ASGIApp:
         prompt.grammar,
     )
     answering = _Answering(svc, body, prompt, admitted, known)
-    headers = {**limit_headers([admitted]), **notes.headers()}
+    headers = {
+        **limit_headers([admitted]),
+        **notes.headers(),
+        **await prefix_headers(svc, request, prompt),
+    }
     if body.stream:
         events = answering.events()
         return EventStream(events, headers=headers, on_error=svc.metrics.count_error)

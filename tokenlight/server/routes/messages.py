@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 
 from tokenlight.server.admission import admit, constrained, limit_headers
 from tokenlight.server.answer.answer import answer, encoded, whole_answer
+from tokenlight.server.answer.explain import prefix_headers
 from tokenlight.server.answer.prompt import Prompt, make_prompt
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.messages.decode import decode_conversation
@@ -49,7 +50,11 @@ async def create_message(request: Request) -> Response | ASGIApp:
         ),
         prompt.grammar,
     )
-    headers = {**limit_headers([admitted]), **notes.headers()}
+    headers = {
+        **limit_headers([admitted]),
+        **notes.headers(),
+        **await prefix_headers(svc, request, prompt),
+    }
     shows_thinking = body.thinking is None or body.thinking.display != "omitted"
     if body.stream:
         stream = MessagesStream(

@@ -19,6 +19,7 @@ from tokenlight.base.clock import unix_s
 from tokenlight.base.errors import ContextTooLong, InvalidRequest
 from tokenlight.server.admission import Admitted, admit, constrained, limit_headers
 from tokenlight.server.answer.answer import Ended, answer, whole_answer
+from tokenlight.server.answer.explain import prefix_headers
 from tokenlight.server.answer.prompt import Prompt, make_prompt
 from tokenlight.server.auth import sent_key
 from tokenlight.server.body import decode_body, read_body
@@ -59,7 +60,11 @@ async def create_response(request: Request) -> Response | ASGIApp:
         if not (body.stream and _compacts_on_event(request)):
             raise
         return _overflow(svc, body, error)
-    headers = {**limit_headers([asked.admitted]), **notes.headers()}
+    headers = {
+        **limit_headers([asked.admitted]),
+        **notes.headers(),
+        **await prefix_headers(svc, request, asked.prompt),
+    }
     if body.stream:
         stream = ResponsesStream(asked.envelope, asked.items)
         return EventStream(

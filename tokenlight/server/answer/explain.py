@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tell a client that asks why its prompt's prefix was not found."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from tokenlight.server.answer.prompt import Prompt
+from tokenlight.server.auth import sent_key
+from tokenlight.server.prefixes import HEADER, turn_at, turn_spans
+from tokenlight.server.services import Services
+from tokenlight.server.store import owner_of
+
+
+async def prefix_headers(svc: Services, request: Request, prompt: Prompt) -> dict[str, str]:
+    """Compare the prompt with those before it, if asked to; keep it for those after it."""
+    owner = owner_of(sent_key(request.headers))
+    turns = prompt.conversation.turns
+    spans = turn_spans(turns, prompt.text)
+    headers = {}
+    if HEADER in request.headers:
+        parting = await svc.recent_prompts.compare(owner, prompt.token_ids)
+        common = prompt.token_ids[: parting.num_common_tokens]
+        num_common_chars = len(svc.tokenizer.decode(common, with_special=True))
+        cause = parting.cause(num_common_chars)
+        told = f"cause={cause}, common_tokens={parting.num_common_tokens}"
+        if cause == "changed":
+            index = turn_at(spans, num_common_chars)
+            role = f", role={turns[index].role}" if index >= 0 else ""
+            told += f", turn={index}{role}"
+        headers["x-tokenlight-prefix"] = told
+    num_said_chars = max((span[1] for span in spans if span is not None), default=0)
+    svc.recent_prompts.note(owner, prompt.token_ids, num_said_chars)
+    return headers
