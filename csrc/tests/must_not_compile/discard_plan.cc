@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The guard that planning returns cannot be discarded.
-// clang: ignoring return value of function declared with 'nodiscard'
+// clang: ignoring return value of function declared with 'nodiscard'|method '~StepGuard' on a temporary object
 // gcc: ignoring return value of .*Plan
 #include "control/scheduler.h"
 

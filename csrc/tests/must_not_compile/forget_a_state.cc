@@ -19,7 +19,8 @@ Finished Go(std::variant<Waiting, Prefilling, Decoding>&& any, StepLedger&, Copy
     return std::visit(EndSome{}, std::move(any));
 }
 #else
-Finished Go(std::variant<Waiting, Prefilling, Decoding>&& any, StepLedger& ledger, CopyLedger& copies) {
+Finished Go(std::variant<Waiting, Prefilling, Decoding>&& any, StepLedger& ledger,
+            CopyLedger& copies) {
     return std::visit(End{FinishReason::kAbort, ledger, copies}, std::move(any));
 }
 #endif

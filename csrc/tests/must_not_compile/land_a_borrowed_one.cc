@@ -7,9 +7,7 @@
 namespace tokenlight::control {
 
 #ifdef MISUSE
-SlotLease Open(InStep<SlotLease>& slot, const StepReceipt& receipt) {
-    return Land(slot, receipt);
-}
+SlotLease Open(InStep<SlotLease>& slot, const StepReceipt& receipt) { return Land(slot, receipt); }
 #else
 SlotLease Open(InStep<SlotLease>& slot, const StepReceipt& receipt) {
     return Land(std::move(slot), receipt);
