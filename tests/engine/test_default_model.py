@@ -23,10 +23,10 @@ KV_BYTES_PER_TOKEN = 30 * 2 * 3 * 64 * 2
 
 def test_the_capital_of_france(default_model_path):
     with LLM(model=default_model_path) as llm:
-        (completion,) = llm.generate("The capital of France is", GREEDY, max_new_tokens=4)
+        (completion,) = llm.generate("The capital of France is", GREEDY, max_tokens=4)
         assert completion.text.startswith(" Paris.")
         question = [{"role": "user", "content": "What is the capital of France?"}]
-        assert "Paris" in llm.chat(question, GREEDY, max_new_tokens=48).text
+        assert "Paris" in llm.chat(question, GREEDY, max_tokens=48).text
 
 
 async def read(llm: AsyncLLM, index: int, prompt: list[int], *, leaves_after: int | None = None):

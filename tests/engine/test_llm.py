@@ -37,11 +37,11 @@ def tokenizer(tiny_path: Path) -> Tokenizer:
 
 
 def test_a_text_its_tokens_and_a_list_say_the_same(llm, tokenizer):
-    (one,) = llm.generate("the rain in", GREEDY, max_new_tokens=20)
+    (one,) = llm.generate("the rain in", GREEDY, max_tokens=20)
     ids = tokenizer.encode("the rain in")
-    (same,) = llm.generate(ids, GREEDY, max_new_tokens=20)
-    both = llm.generate(["the rain in", "on the"], GREEDY, max_new_tokens=20)
-    mixed = llm.generate([ids, ids], GREEDY, max_new_tokens=20)
+    (same,) = llm.generate(ids, GREEDY, max_tokens=20)
+    both = llm.generate(["the rain in", "on the"], GREEDY, max_tokens=20)
+    mixed = llm.generate([ids, ids], GREEDY, max_tokens=20)
     assert one.text == same.text == both[0].text == mixed[1].text == tokenizer.decode(one.token_ids)
     assert both[1].text != one.text
     assert (one.num_prompt_tokens, len(one.token_ids)) == (len(ids), one.num_sampled_tokens)
@@ -49,10 +49,16 @@ def test_a_text_its_tokens_and_a_list_say_the_same(llm, tokenizer):
     assert llm.generate([]) == []
 
 
+def test_no_token_is_refused_and_not_taken_for_no_limit(llm):
+    with pytest.raises(InvalidRequest, match="max_tokens must be at least 1") as refusal:
+        llm.generate("a", GREEDY, max_tokens=0)
+    assert refusal.value.param == "max_tokens"
+
+
 def test_seeds_repeat_and_differ(llm):
     def texts(*seeds: int) -> list[str]:
         sampling = [SamplingParams(temperature=1.5, seed=seed) for seed in seeds]
-        return [c.text for c in llm.generate(["a"] * len(seeds), sampling, max_new_tokens=12)]
+        return [c.text for c in llm.generate(["a"] * len(seeds), sampling, max_tokens=12)]
 
     first = texts(1, 2, 3, 1)
     assert first[0] == first[3]
@@ -63,9 +69,9 @@ def test_seeds_repeat_and_differ(llm):
 
 
 def test_a_stop_string_ends_the_text_before_it(llm):
-    (full,) = llm.generate("the rain in", GREEDY, max_new_tokens=40)
+    (full,) = llm.generate("the rain in", GREEDY, max_tokens=40)
     middle = full.text[len(full.text) // 2 :][:2]
-    (cut,) = llm.generate("the rain in", GREEDY, max_new_tokens=40, stop=[middle, "never here"])
+    (cut,) = llm.generate("the rain in", GREEDY, max_tokens=40, stop=[middle, "never here"])
     assert cut.text == full.text[: full.text.index(middle)]
     assert cut.finish_reason == "stop"
     assert cut.token_ids == full.token_ids[: len(cut.token_ids)]
@@ -73,28 +79,28 @@ def test_a_stop_string_ends_the_text_before_it(llm):
 
 def test_chat_uses_the_models_template_and_its_cache(llm, tokenizer):
     messages = [{"role": "user", "content": "in the rain"}]
-    answer = llm.chat(messages, GREEDY, max_new_tokens=10)
+    answer = llm.chat(messages, GREEDY, max_tokens=10)
     rendered = "<|im_start|>user\nin the rain<|im_end|>\n<|im_start|>assistant\n"
-    (same,) = llm.generate([tokenizer.encode(rendered, add_bos=False)], GREEDY, max_new_tokens=10)
+    (same,) = llm.generate([tokenizer.encode(rendered, add_bos=False)], GREEDY, max_tokens=10)
     assert answer.text == same.text
     assert same.num_cached_tokens > 0
     messages += [{"role": "assistant", "content": answer.text}, {"role": "user", "content": "on"}]
-    assert llm.chat(messages, GREEDY, max_new_tokens=10).num_cached_tokens > 0
+    assert llm.chat(messages, GREEDY, max_tokens=10).num_cached_tokens > 0
 
 
 def test_one_bad_prompt_ends_the_call_and_leaves_the_engine_well(llm):
     with pytest.raises(InvalidRequest, match="outside the vocabulary"):
-        llm.generate([[1, 2], [100_000]], GREEDY, max_new_tokens=1000)
-    assert llm.generate("a", GREEDY, max_new_tokens=2)[0].num_sampled_tokens == 2
+        llm.generate([[1, 2], [100_000]], GREEDY, max_tokens=1000)
+    assert llm.generate("a", GREEDY, max_tokens=2)[0].num_sampled_tokens == 2
 
 
 def test_threads_share_it(llm):
     prompts = [f"the {word}" for word in ("rain", "sea", "in", "on", "at", "he")]
-    expected = [c.text for c in llm.generate(prompts, GREEDY, max_new_tokens=30)]
+    expected = [c.text for c in llm.generate(prompts, GREEDY, max_tokens=30)]
     texts: dict[str, str] = {}
 
     def ask(prompt: str) -> None:
-        texts[prompt] = llm.generate(prompt, GREEDY, max_new_tokens=30)[0].text
+        texts[prompt] = llm.generate(prompt, GREEDY, max_tokens=30)[0].text
 
     threads = [threading.Thread(target=ask, args=(prompt,)) for prompt in prompts]
     for thread in threads:
@@ -106,12 +112,12 @@ def test_threads_share_it(llm):
 
 async def test_inside_a_running_event_loop(llm):
     """As in a notebook."""
-    assert llm.generate("a", GREEDY, max_new_tokens=3)[0].num_sampled_tokens == 3
+    assert llm.generate("a", GREEDY, max_tokens=3)[0].num_sampled_tokens == 3
 
 
 def test_more_prompts_than_places(llm):
     prompts = [[1 + i % 200, 2, 3] for i in range(400)]
-    completions = llm.generate(prompts, GREEDY, max_new_tokens=2)
+    completions = llm.generate(prompts, GREEDY, max_tokens=2)
     assert [c.num_sampled_tokens for c in completions] == [2] * 400
     assert completions[0].token_ids == completions[200].token_ids
 
@@ -144,7 +150,7 @@ SCRIPT = """
     from tokenlight import LLM, SamplingParams
 
     llm = LLM(model=sys.argv[1])
-    print(len(llm.generate("the rain", SamplingParams(seed=4), max_new_tokens=5)[0].token_ids))
+    print(len(llm.generate("the rain", SamplingParams(seed=4), max_tokens=5)[0].token_ids))
     print(llm._engine.pid, "torch" in sys.modules)
     if sys.argv[2] == "close":
         llm.close()

@@ -51,7 +51,7 @@ class LLM:
     """One model, loaded. Use it in a `with` statement, or `close` it; threads may share it.
 
     with LLM(model="model.gguf") as llm:
-        print(llm.generate("The capital of France is", max_new_tokens=8)[0].text)
+        print(llm.generate("The capital of France is", max_tokens=8)[0].text)
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class LLM:
         prompts: str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]],
         sampling: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
-        max_new_tokens: int | None = None,
+        max_tokens: int | None = None,
         stop: str | Sequence[str] = (),
     ) -> list[Completion]:
         """Complete prompts, all at once.
@@ -104,7 +104,7 @@ class LLM:
             prompts: one text, several, one list of token ids, or several.
             sampling: for all prompts, or one each; default `SamplingParams()`. Equal seeds give
                 equal numbers.
-            max_new_tokens: for each prompt; default: as many as the context leaves.
+            max_tokens: for each prompt; default: as many as the context leaves.
             stop: texts that end a completion; they are not part of it.
 
         Returns:
@@ -120,7 +120,7 @@ class LLM:
         stops = (stop,) if isinstance(stop, str) else tuple(stop)
         return self._wait(
             _all(
-                self._complete(ids, params, max_new_tokens, stops)
+                self._complete(ids, params, max_tokens, stops)
                 for ids, params in zip(token_ids, each, strict=True)
             )
         )
@@ -130,12 +130,12 @@ class LLM:
         messages: Sequence[dict[str, Any]],
         sampling: SamplingParams | None = None,
         *,
-        max_new_tokens: int | None = None,
+        max_tokens: int | None = None,
         stop: str | Sequence[str] = (),
     ) -> Completion:
         """Answer messages, dicts with `role` and `content`. The rest as in `generate`."""
         ids = chat_token_ids(self._tokenizer, self._template, messages)
-        return self.generate([ids], sampling, max_new_tokens=max_new_tokens, stop=stop)[0]
+        return self.generate([ids], sampling, max_tokens=max_tokens, stop=stop)[0]
 
     def close(self) -> None:
         """End the engine; running calls fail. Harmless the second time."""
@@ -159,7 +159,7 @@ class LLM:
         self,
         prompt_token_ids: list[int],
         sampling: SamplingParams,
-        max_new_tokens: int | None,
+        max_tokens: int | None,
         stops: tuple[str, ...],
     ) -> Completion:
         detokenizer, stop_strings = Detokenizer(self._tokenizer), StopStrings(stops)
@@ -169,7 +169,9 @@ class LLM:
                 prompt_token_ids,
                 sampling,
                 request_id=f"llm-{next(self._names)}",
-                max_new_tokens=max_new_tokens or self._engine.facts.max_model_tokens,
+                max_new_tokens=self._engine.facts.max_model_tokens
+                if max_tokens is None
+                else max_tokens,
                 stop_token_ids=self._tokenizer.eos_token_ids,
             )
             matched = None

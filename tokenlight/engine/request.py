@@ -35,7 +35,7 @@ def make_request(
         raise ContextTooLong(prompt_tokens=num_tokens, limit_tokens=facts.max_model_tokens)
     if max_new_tokens < 1:
         raise InvalidRequest(
-            f"max_new_tokens must be at least 1, got {max_new_tokens}", param="max_tokens"
+            f"max_tokens must be at least 1, got {max_new_tokens}", param="max_tokens"
         )
     _check_sampling(sampling)
     _check_biases(sampling, facts.vocab_size)
