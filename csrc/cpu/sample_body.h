@@ -7,41 +7,40 @@ inline std::int64_t ArgMax(const float* x, std::int64_t count) {
     for (std::int64_t i = 0; i < full; i += kLanes) most = Max(Load(x + i), most);
     float largest = MaxLane(most);
     for (std::int64_t i = full; i < count; ++i) largest = x[i] > largest ? x[i] : largest;
-    for (std::int64_t i = 0; i < count; ++i) {
-        if (x[i] == largest) return largest == -INFINITY ? 0 : i;
-    }
-    return 0;
+    if (largest == -INFINITY) return 0;
+    const Vec below = Set(std::nextafter(largest, -INFINITY));
+    std::int64_t first = 0;
+    while (first < full && !AnyLess(below, Load(x + first))) first += kLanes;
+    while (x[first] != largest) ++first;
+    return first;
 }
 
-inline void WeighLanes(Vec x, Vec largest, Vec inverse_temperature, Vec buckets_per_unit,
-                       Vec last_bucket, Vec* weight, IVec* bucket) {
-    const Vec z = Mul(Sub(largest, x), inverse_temperature);
-    // A NaN's comparison fails, which sends it to the last bucket, weightless.
-    const Vec place = Mul(z, buckets_per_unit);
-    *bucket = ToInts(IfLess(place, last_bucket, place, last_bucket));
-    *weight = IfLess(place, last_bucket, Exp(Sub(Zero(), z)), Zero());
+// Sixteen tokens of Weigh. Returns whether any is nearer than the last bucket, and adds the weights
+// of those that are not to `far`.
+inline bool WeighLanes(Vec x, const Weighing& a, std::int64_t at, Vec* far) {
+    const Vec z = Mul(Sub(Set(a.largest), x), Set(a.inverse_temperature));
+    const Vec place = Mul(z, Set(static_cast<float>(a.buckets_per_unit)));
+    const Vec last = Set(static_cast<float>(a.last_bucket));
+    // A NaN compares with nothing, which sends it to the last bucket, weightless.
+    const Vec weight = IfLess(place, Set(INFINITY), Exp(Sub(Zero(), z)), Zero());
+    Store(a.weights + at, weight);
+    Store(a.buckets + at, ToInts(IfLess(place, last, place, last)));
+    *far = Add(*far, IfLess(place, last, Zero(), weight));
+    return AnyLess(place, last);
 }
 
-// weights[i] = e^-z, z = (largest - logits[i]) / temperature; buckets[i] = z in steps, at most the
-// last.
-inline void Weigh(const float* logits, std::int64_t count, float largest, float inverse_temperature,
-                  int buckets_per_unit, int last_bucket, float* weights, std::int32_t* buckets) {
-    const Vec top = Set(largest), inverse = Set(inverse_temperature);
-    const Vec per_unit = Set(static_cast<float>(buckets_per_unit));
-    const Vec last = Set(static_cast<float>(last_bucket));
-    const std::int64_t full = count / kLanes * kLanes;
-    Vec weight;
-    IVec bucket;
+inline float Weigh(const Weighing& a) {
+    const std::int64_t full = a.count / kLanes * kLanes;
+    Vec far = Zero();
     for (std::int64_t i = 0; i < full; i += kLanes) {
-        WeighLanes(Load(logits + i), top, inverse, per_unit, last, &weight, &bucket);
-        Store(weights + i, weight);
-        Store(buckets + i, bucket);
+        a.is_near[i / kLanes] = WeighLanes(Load(a.logits + i), a, i, &far);
     }
-    if (full < count) {
-        // The scratch is padded to whole registers.
-        const Vec x = LoadN(logits + full, static_cast<int>(count - full));
-        WeighLanes(x, top, inverse, per_unit, last, &weight, &bucket);
-        Store(weights + full, weight);
-        Store(buckets + full, bucket);
+    if (full < a.count) {
+        // The scratch is padded to whole registers; the lanes beyond the end weigh nothing.
+        float lanes[kLanes];
+        for (int i = 0; i < kLanes; ++i) lanes[i] = -INFINITY;
+        for (std::int64_t i = full; i < a.count; ++i) lanes[i - full] = a.logits[i];
+        a.is_near[full / kLanes] = WeighLanes(Load(lanes), a, full, &far);
     }
+    return SumLanes(far);
 }

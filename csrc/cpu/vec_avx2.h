@@ -101,6 +101,11 @@ inline Vec IfLess(Vec a, Vec b, Vec yes, Vec no) {
     return {_mm256_blendv_ps(no.low, yes.low, _mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ)),
             _mm256_blendv_ps(no.high, yes.high, _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ))};
 }
+inline bool AnyLess(Vec a, Vec b) {
+    const __m256 less = _mm256_or_ps(_mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ),
+                                     _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ));
+    return _mm256_movemask_ps(less) != 0;
+}
 inline Vec Round(Vec a) {
     constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
     return {_mm256_round_ps(a.low, kNearest), _mm256_round_ps(a.high, kNearest)};

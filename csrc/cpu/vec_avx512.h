@@ -78,6 +78,7 @@ inline Vec Min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
 inline Vec IfLess(Vec a, Vec b, Vec yes, Vec no) {
     return {_mm512_mask_mov_ps(no.v, _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), yes.v)};
 }
+inline bool AnyLess(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ) != 0; }
 inline Vec Round(Vec a) {
     return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }

@@ -74,6 +74,11 @@ inline Vec Min(Vec a, Vec b) {
 inline Vec IfLess(Vec a, Vec b, Vec yes, Vec no) {
     return Each([&](int i) { return a.lane[i] < b.lane[i] ? yes.lane[i] : no.lane[i]; });
 }
+inline bool AnyLess(Vec a, Vec b) {
+    bool any = false;
+    for (int i = 0; i < kLanes; ++i) any |= a.lane[i] < b.lane[i];
+    return any;
+}
 inline Vec Round(Vec a) {
     return Each([&](int i) { return std::nearbyintf(a.lane[i]); });
 }
