@@ -81,8 +81,9 @@ test: $(STAMPS)/dev  ## the CPU suite; under five minutes on two cores
 test-agents: $(STAMPS)/dev  ## real coding agents against a scripted engine: AGENTS=DIR of scripts/install_agents.sh
 	TOKENLIGHT_AGENTS="$(abspath $(AGENTS))" $(BIN)/pytest -q -rs tests/agents $(ARGS)
 
-ci-slow: $(STAMPS)/dev  ## sanitizers, slow tests, a fresh clone installed and served
+ci-slow: $(STAMPS)/dev  ## sanitizers, aarch64 build, slow tests, a fresh clone installed and served
 	bash scripts/sanitize.sh
+	bash scripts/portable.sh
 	$(BIN)/pytest -q -m "slow and not cuda and not multi_gpu" $(ARGS)
 
 # ---- measure -----------------------------------------------------------------------------------------------------------
@@ -108,7 +109,7 @@ bench-control: $(STAMPS)/dev $(STAMPS)/peers  ## the control plane beside its pe
 
 # ---- keep --------------------------------------------------------------------------------------------------------------
 
-docs: $(STAMPS)/dev  ## write the generated files (stubs, docs/config.md)
+docs: $(STAMPS)/dev  ## write the generated files (stubs, docs/config.md, docs/models.md)
 	$(BIN)/python scripts/generated.py
 
 size: $(STAMPS)/dev  ## lines per room, and what is over budget
