@@ -9,7 +9,9 @@ import pytest
 from tests.expectations.agents import SCHEMA, data_of, post, say
 from tests.server.scripted_engine import call, scripted
 
+CHAT = "/v1/chat/completions"
 TOOLS = {
+    CHAT: [{"type": "function", "function": {"name": "bash", "parameters": SCHEMA}}],
     "/v1/messages": [{"name": "bash", "input_schema": SCHEMA}],
     "/v1/responses": [{"type": "function", "name": "bash", "parameters": SCHEMA}],
 }
@@ -27,6 +29,9 @@ def ask(server, path: str, *, stream: bool = False, **fields) -> httpx.Response:
 
 
 def arguments(path: str, answer: dict) -> list[str]:
+    if path == CHAT:
+        calls = answer["choices"][0]["message"].get("tool_calls", [])
+        return [call_["function"]["arguments"] for call_ in calls]
     if path == "/v1/responses":
         return [i["arguments"] for i in answer["output"] if i["type"] == "function_call"]
     return [json.dumps(b["input"]) for b in answer["content"] if b["type"] == "tool_use"]
@@ -35,6 +40,12 @@ def arguments(path: str, answer: dict) -> list[str]:
 def streamed_arguments(events: list[dict]) -> list[str]:
     found: dict[int, str] = {}
     for event in events:
+        for choice in event.get("choices", ()):
+            for part in choice["delta"].get("tool_calls", ()):
+                more = part["function"]["arguments"]
+                found[part["index"]] = found.get(part["index"], "") + more
+        if "choices" in event:
+            continue
         delta = event.get("delta")
         if event["type"] == "response.function_call_arguments.delta":
             index, more = event["output_index"], delta
@@ -59,7 +70,7 @@ def test_t_b2(path, num_tokens):
         server.engine.tokens_per_delta = num_tokens
         whole = arguments(path, ask(server, path).json())
         streamed = streamed_arguments(data_of(ask(server, path, stream=True).text))
-    if path == "/v1/responses":
+    if path != "/v1/messages":
         assert streamed == whole
     assert list(map(json.loads, streamed)) == list(map(json.loads, whole))
     assert len(whole) == 2
@@ -88,8 +99,9 @@ def test_t_b7(path, said):
         answer = ask(server, path).json()
         counted = httpx.get(f"{server.url}/metrics").text
     assert not arguments(path, answer)
-    assert answer["parse_failures"][0]["parser"] == "hermes"
-    assert answer["parse_failures"][0]["reason"]
+    told = answer["choices"][0] if path == CHAT else answer
+    assert told["parse_failures"][0]["parser"] == "hermes"
+    assert told["parse_failures"][0]["reason"]
     assert "tokenlight_parse_errors_total{" in counted
 
 
@@ -104,6 +116,11 @@ def test_t_b8(path, stream):
         response = last[-1]["response"] if stream else last[-1]
         assert response["status"] == "incomplete"
         assert response["output"][0]["status"] == "incomplete"
+    elif path == CHAT:
+        choice = last[-1]["choices"][0]
+        assert choice["finish_reason"] == "length"
+        if not stream:
+            assert choice["message"]["tool_calls"][0]["incomplete"] is True
     else:
         ended = last[-2]["delta"] if stream else last[-1]
         assert ended["stop_reason"] == "max_tokens"
@@ -155,6 +172,13 @@ def test_t_b11(path, said, max_tokens):
                 if item["type"] == "function_call"
             ]
             taken = ask(server, path, input=again)
+        elif path == CHAT:
+            message = answer["choices"][0]["message"]
+            results = [
+                {"role": "tool", "tool_call_id": call_["id"], "content": "out"}
+                for call_ in message.get("tool_calls", ())
+            ]
+            taken = ask(server, path, messages=[say("go"), message, *results, say("on")])
         else:
             results = [
                 {"type": "tool_result", "tool_use_id": block["id"], "content": "out"}
