@@ -79,7 +79,7 @@ class Dialect:
         Raises:
             UnsupportedParameter: calls cannot be forced in this model's format.
         """
-        return rules_of(conversation, self.tools, self.special_ids)
+        return rules_of(conversation, self.tools, self.reasoning, self.special_ids)
 
     def grammar(self, rules: str, prompt: str) -> Grammar:
         """The rules, from where they hold: behind the reasoning, where the prompt opens one."""

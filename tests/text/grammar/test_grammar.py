@@ -115,10 +115,51 @@ def test_what_is_forced_in_a_format_is_read_back_by_its_parser(grammars, name):
     ]
 
 
+STRICT = (Tool(name="bash", parameters=SCHEMA, is_strict=True), TOOLS[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "is_allowed"),
+    [
+        ("", True),
+        ("Just text, with < and <tool and {}.", True),
+        (CALL, True),
+        (f"Looking.\n{CALL}\nand {LOOK} done", True),
+        (CALL.replace('"ls"', "5"), False),
+        (CALL.replace("bash", "rm"), False),
+        ("<tool_call>nonsense", False),
+        (CALL[:-5], False),
+    ],
+)
+def test_strict_tools_bind_calls_and_leave_text_free(grammars, text, is_allowed):
+    assert accepts(grammars, rules(tools=STRICT), text) == is_allowed
+
+
+def test_allowed_tools_are_all_that_can_be_called(grammars):
+    made = rules(tools=TOOLS, tool_choice=ToolChoice(names=("look",)))
+    assert accepts(grammars, made, f"Sure. {LOOK}")
+    assert not accepts(grammars, made, CALL)
+    assert accepts(grammars, made, "No call at all.")
+
+
+def test_calls_that_are_not_json_behind_an_opener_are_not_bound():
+    conversation = Conversation(turns=HI, tools=STRICT)
+    for name in ("qwen3_coder", "pythonic", "none", "harmony"):
+        assert rules_of(conversation, TOOL_FORMATS[name]) is None
+
+
+def test_reasoning_marked_by_special_tokens_leaves_the_answer_free():
+    conversation = Conversation(turns=HI, tools=STRICT)
+    made = rules_of(
+        conversation, TOOL_FORMATS["hermes"], REASONING_FORMATS["qwen3"], {"<think>": 5}
+    )
+    assert made is None
+
+
 def test_a_marker_that_is_a_special_token_is_said_as_one():
     conversation = Conversation(turns=HI, tools=TOOLS[:1], tool_choice=REQUIRED)
     special_ids = {"<tool_call>": 7, "</tool_call>": 8, "": 9}
-    made = rules_of(conversation, TOOL_FORMATS["hermes"], special_ids)
+    made = rules_of(conversation, TOOL_FORMATS["hermes"], special_ids=special_ids)
     line = next(line for line in made.splitlines() if line.startswith("call_0: "))
     assert line.startswith('call_0: <[7]> "\\n{\\"name\\": \\"bash\\"')
     assert line.endswith("<[8]>")
@@ -148,8 +189,8 @@ def test_a_shape_beside_tools_leaves_both_ways_open(grammars):
 
 
 def test_a_regular_expression(grammars):
-    made = rules(shape=Shape(regex=r"[a-c]{2}/\d"))
-    assert accepts(grammars, made, "ab/7")
+    made = rules(shape=Shape(regex=r"[a-c]{2}/\/\d"))
+    assert accepts(grammars, made, "ab//7")
     assert not accepts(grammars, made, "ab/x")
 
 

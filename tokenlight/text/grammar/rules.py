@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tokenlight.base.errors import UnsupportedParameter
 from tokenlight.text.conversation import Conversation, Shape, Tool
-from tokenlight.text.parsing import ToolFormat
+from tokenlight.text.parsing import ReasoningFormat, ToolFormat
+from tokenlight.text.parsing.format import HeadedCall, JsonCall
 
 _MAX_CALLS = 16
 """Of one answer that must call: a weak model would go on for ever."""
@@ -23,13 +24,17 @@ _FORM = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": 
 
 
 def rules_of(
-    conversation: Conversation, tools: ToolFormat, special_ids: Mapping[str, int] | None = None
+    conversation: Conversation,
+    tools: ToolFormat,
+    reasoning: ReasoningFormat | None = None,
+    special_ids: Mapping[str, int] | None = None,
 ) -> str | None:
     """The rules that the answer must follow; None where it is free.
 
     Args:
         conversation: with what it asks of its answer.
         tools: how this model writes calls.
+        reasoning: how it marks reasoning.
         special_ids: the model's special tokens by their texts: a marker that is one is said as one.
 
     Raises:
@@ -37,11 +42,17 @@ def rules_of(
     """
     choice, shape = conversation.tool_choice, conversation.shape
     named = [t for t in conversation.tools if not choice.names or t.name in choice.names]
-    calls = _Calls(tools, special_ids or {}, allows_parallel=conversation.allows_parallel)
+    special_ids = special_ids or {}
+    calls = _Calls(tools, special_ids, allows_parallel=conversation.allows_parallel)
     if choice.mode == "required" and named:
         return "start: calls\n" + calls.rules(named)
     if shape is None:
-        return None
+        is_bound = bool(choice.names) or any(tool.is_strict for tool in named)
+        if choice.mode != "auto" or not is_bound or not named:
+            return None
+        # Free text has no special tokens: a model that marks reasoning by them must be left alone.
+        marks = () if reasoning is None else (*reasoning.openers, *reasoning.closers)
+        return None if any(mark in special_ids for mark in marks) else calls.marked(named)
     if choice.mode == "none" or not named or tools.frame is None or shape.lark is not None:
         return shape_rules(shape)
     return f"start: shape | calls\nshape: {_shape(shape)}\n{calls.rules(named)}"
@@ -80,21 +91,49 @@ class _Calls:
                 advice=f"send 'auto': calls in the {self._wire.name} format of this model cannot "
                 f"be forced",
             )
-        before, after = self._wire.frame
         more = f" (gap call){{0,{_MAX_CALLS - 1}}}" if self._allows_parallel else ""
         lines = [
             f"calls: call{more}",
             'gap: "\\n"?',
-            "call: " + " | ".join(f"call_{i}" for i in range(len(tools))),
+            *self._each(tools, self._wire.frame, opener=""),
         ]
+        return "\n".join(lines) + "\n"
+
+    def marked(self, tools: Sequence[Tool]) -> str | None:
+        """Free text in which whatever begins like a call is one of a call of `tools`.
+
+        None where that cannot be said: a format whose calls are not JSON behind an opener.
+        """
+        frame = self._wire.frame
+        is_json = any(isinstance(form, (JsonCall, HeadedCall)) for form in self._wire.forms[:1])
+        if frame is None or not is_json:
+            return None
+        opener = next((o for o in self._wire.openers if frame[0].startswith(o)), "")
+        if not opener:
+            return None
+        is_special = opener in self._special_ids
+        lines = [
+            "start: marked* TEXT",
+            "marked: opened call",
+            f"opened: TEXT {self._literal(opener)}"
+            if is_special
+            else f"opened[lazy]: TEXT {_dump(opener)}",
+            "TEXT: /(.|\\n)*/",
+            *self._each(tools, frame, opener=opener),
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _each(self, tools: Sequence[Tool], frame: tuple[str, str], *, opener: str) -> Iterator[str]:
+        """`call`: one of `tools`, behind the opener."""
+        before, after = frame
+        yield "call: " + " | ".join(f"call_{i}" for i in range(len(tools)))
         for i, tool in enumerate(tools):
             name = _dump(tool.name)[1:-1]
-            opened = self._literal(before.replace("NAME", name))
+            opened = self._literal(before.removeprefix(opener).replace("NAME", name))
             closed = self._literal(after.replace("NAME", name))
-            lines.append(f"call_{i}: {opened} arguments_{i} {closed}".rstrip())
+            yield f"call_{i}: {opened} arguments_{i} {closed}".rstrip()
             # Strangers write these schemas: what cannot be enforced is left to the model.
-            lines.append(f"arguments_{i}: {_json(_object(tool.parameters), lenient=True)}")
-        return "\n".join(lines) + "\n"
+            yield f"arguments_{i}: {_json(_object(tool.parameters), lenient=True)}"
 
     def _literal(self, text: str) -> str:
         """A text as it must be said: in its special tokens, where it names some."""
@@ -115,7 +154,8 @@ def _json(schema: dict[str, Any], *, lenient: bool) -> str:
 
 
 def _regex(pattern: str) -> str:
-    return "/" + pattern.replace("/", "\\/").replace("\n", "\\n") + "/"
+    escaped = re.sub(r"\\.|/", lambda m: "\\/" if m[0] == "/" else m[0], pattern, flags=re.DOTALL)
+    return "/" + escaped.replace("\n", "\\n") + "/"
 
 
 def _dump(value: Any) -> str:
