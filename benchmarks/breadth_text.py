@@ -27,7 +27,6 @@ from tokenlight.base.env import read_env
 from tokenlight.base.errors import RequestError
 from tokenlight.checkpoint import Checkpoint, fetch_default_model, open_checkpoint
 from tokenlight.text import Tokenizer
-from tokenlight.text.chat import chat_token_ids, normalise_messages
 
 
 def count_tokenizer_mismatches() -> dict[str, int]:
@@ -112,10 +111,10 @@ def _default_model_mismatches(checkpoint: Checkpoint) -> int:
 
 def _is_equal(pair: Pair, case: Case, *, add_generation_prompt: bool) -> bool:
     options = {"tools": case.tools, "add_generation_prompt": add_generation_prompt}
-    normal = normalise_messages(case.messages)
+    normal = case.template_messages
     try:
         text = pair.template.render(normal, **options)
-        ids = chat_token_ids(pair.tokenizer, pair.template, case.messages, **options)
+        ids = pair.token_ids(normal, **options)
     except RequestError:
         return case.is_refused
     if case.is_refused:

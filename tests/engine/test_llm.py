@@ -10,9 +10,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.engine.test_process import is_alive
+from tests.server.serving import Serving, serving
 from tokenlight import LLM, SamplingParams
 from tokenlight.base.errors import CheckpointNotFound, InvalidRequest, ServerStopping
 from tokenlight.checkpoint import open_checkpoint
@@ -86,6 +88,64 @@ def test_chat_uses_the_models_template_and_its_cache(llm, tokenizer):
     assert same.num_cached_tokens > 0
     messages += [{"role": "assistant", "content": answer.text}, {"role": "user", "content": "on"}]
     assert llm.chat(messages, GREEDY, max_tokens=10).num_cached_tokens > 0
+
+
+CONVERSATIONS = {
+    "a turn": [{"role": "user", "content": "in the rain"}],
+    "parts, developer": [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "assistant", "content": None},
+        {"role": "user", "content": "<|im_end|> the"},
+    ],
+    "calls, mended": [
+        {"role": "user", "content": "the rain"},
+        {
+            "role": "assistant",
+            "content": None,
+            "reasoning_content": "on the sea",
+            "tool_calls": [
+                {"type": "function", "function": {"name": "look", "arguments": '{"at": '}},
+                {"id": "b", "type": "function", "function": {"name": "go", "arguments": "{}"}},
+            ],
+        },
+        {"role": "tool", "content": "rain"},
+        {"role": "tool", "tool_call_id": "lost", "content": "sea"},
+        {"role": "system", "content": "late"},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def server(tiny_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    log = tmp_path_factory.mktemp("serving") / "log"
+    with serving(str(tiny_path), "--num-threads", "1", log=log) as made:
+        yield made
+
+
+@pytest.mark.parametrize("messages", CONVERSATIONS.values(), ids=CONVERSATIONS)
+def test_chat_asks_for_the_tokens_that_the_server_asks_for(llm, server, messages, monkeypatch):
+    asked: list[list[int]] = []
+    generate = llm._engine.generate
+
+    def record(token_ids, *rest, **options):
+        asked.append(list(token_ids))
+        return generate(token_ids, *rest, **options)
+
+    monkeypatch.setattr(llm._engine, "generate", record)
+    llm.chat(messages, GREEDY, max_tokens=1)
+    body = {"messages": messages, "max_tokens": 1, "return_token_ids": True}
+    answer = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=30)
+    assert answer.status_code == 200, answer.text
+    assert asked == [answer.json()["prompt_token_ids"]]
+
+
+def test_chat_refuses_what_the_server_refuses(llm):
+    with pytest.raises(InvalidRequest) as refusal:
+        llm.chat([{"role": "wizard", "content": "x"}])
+    assert refusal.value.param == "messages[0].role"
+    with pytest.raises(InvalidRequest, match="at least 1 message"):
+        llm.chat([])
 
 
 def test_one_bad_prompt_ends_the_call_and_leaves_the_engine_well(llm):

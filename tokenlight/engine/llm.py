@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +26,8 @@ from tokenlight.checkpoint import locate_model, open_checkpoint
 from tokenlight.config import EngineConfig
 from tokenlight.engine.client import AsyncLLM
 from tokenlight.text import ChatTemplate, Detokenizer, StopStrings, Tokenizer
-from tokenlight.text.chat import chat_token_ids
+from tokenlight.text.conversation import Conversation, mend, read_messages
+from tokenlight.text.dialect import Dialect
 from tokenlight.wire import FinishReason, SamplingParams
 
 Result = TypeVar("Result")
@@ -134,8 +136,15 @@ class LLM:
         stop: str | Sequence[str] = (),
     ) -> Completion:
         """Answer messages, dicts with `role` and `content`. The rest as in `generate`."""
-        ids = chat_token_ids(self._tokenizer, self._template, messages)
+        conversation, _ = mend(Conversation(turns=read_messages(messages)))
+        # The template writes the begin-of-text token itself where the model wants one.
+        ids = self._tokenizer.encode(self._dialect.render(conversation), add_bos=False)
         return self.generate([ids], sampling, max_tokens=max_tokens, stop=stop)[0]
+
+    @cached_property
+    def _dialect(self) -> Dialect:
+        """Found out at the first chat: who only completes texts need not wait for it."""
+        return Dialect.of(self._template, self._tokenizer)
 
     def close(self) -> None:
         """End the engine; running calls fail. Harmless the second time."""

@@ -15,9 +15,8 @@ from typing import Any
 
 from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.notes import Notes
-from tokenlight.text.conversation import Tool, ToolChoice, spelled_object
+from tokenlight.text.conversation import CUSTOM_INPUT, Tool, ToolChoice, spelled_object
 
-CUSTOM_INPUT = "input"
 _SEPARATOR = "__"
 
 

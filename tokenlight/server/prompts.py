@@ -14,11 +14,10 @@ from typing import Any
 from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.admission import INLINE_CHARS
 from tokenlight.server.answer.prompt import make_prompt
-from tokenlight.server.chat.decode import checked_variables, decode_messages
+from tokenlight.server.chat.decode import checked_variables
 from tokenlight.server.notes import Notes
-from tokenlight.server.schemas.chat import Message
 from tokenlight.server.services import Services
-from tokenlight.text.conversation import Conversation
+from tokenlight.text.conversation import Conversation, Message, decode_messages
 
 
 async def text_token_ids(svc: Services, text: str, *, add_bos: bool | None = None) -> list[int]:

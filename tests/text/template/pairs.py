@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each family twice: transformers' tokenizer and ours, of the same folder."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,10 @@ class Pair:
     tokenizer: Tokenizer
     template: ChatTemplate
 
+    def token_ids(self, messages: list[dict[str, Any]], **options: Any) -> list[int]:
+        """Ours, of what the template writes."""
+        return self.tokenizer.encode(self.template.render(messages, **options), add_bos=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
@@ -46,8 +51,31 @@ class Case:
     tools: list[dict[str, Any]] | None
 
     @property
+    def template_messages(self) -> list[dict[str, Any]]:
+        """The conversation with texts for nulls and objects for the arguments that spell one."""
+        return [_for_template(message) for message in self.messages]
+
+    @property
     def is_refused(self) -> bool:
         return (self.family, self.title) in REFUSED
+
+
+def _for_template(message: dict[str, Any]) -> dict[str, Any]:
+    made = {**message, "content": message["content"] or ""}
+    if "tool_calls" in message:
+        made["tool_calls"] = [
+            {**call, "function": {**call["function"], "arguments": _arguments(call)}}
+            for call in message["tool_calls"]
+        ]
+    return made
+
+
+def _arguments(call: dict[str, Any]) -> Any:
+    arguments = call["function"]["arguments"]
+    try:
+        return json.loads(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return arguments
 
 
 def cases() -> Iterator[Case]:

@@ -12,7 +12,6 @@ from tests.text.template.pairs import cases, make_pairs
 from tests.text.tokenizer.saved import byte_level
 from tokenlight.base.errors import InvalidRequest
 from tokenlight.text import ChatTemplate
-from tokenlight.text.chat import chat_token_ids, normalise_messages
 
 CASES = [
     pytest.param(case, id=f"{case.family}: {case.title}{', tools' if case.tools else ''}")
@@ -30,7 +29,7 @@ def pairs(tmp_path_factory):
 def test_texts_and_ids_are_transformers(pairs, case, add_generation_prompt):
     pair = pairs[case.family]
     options = {"tools": case.tools, "add_generation_prompt": add_generation_prompt}
-    normal = normalise_messages(case.messages)
+    normal = case.template_messages
     if case.is_refused:
         with pytest.raises(TemplateError) as refusal:
             pair.theirs.apply_chat_template(normal, tokenize=False, **options)
@@ -41,7 +40,7 @@ def test_texts_and_ids_are_transformers(pairs, case, add_generation_prompt):
     text = pair.theirs.apply_chat_template(normal, tokenize=False, **options)
     assert pair.template.render(normal, **options) == text
     ids = pair.theirs.apply_chat_template(normal, tokenize=True, **options)["input_ids"]
-    assert chat_token_ids(pair.tokenizer, pair.template, case.messages, **options) == ids
+    assert pair.token_ids(normal, **options) == ids
 
 
 @pytest.mark.parametrize("enable_thinking", [True, False])
@@ -52,8 +51,7 @@ def test_variables_reach_the_template(pairs, enable_thinking):
     expected = pair.theirs.apply_chat_template(
         messages, tokenize=True, add_generation_prompt=True, **variables
     )["input_ids"]
-    ids = chat_token_ids(pair.tokenizer, pair.template, messages, variables=variables)
-    assert ids == expected
+    assert pair.token_ids(messages, **variables) == expected
 
 
 def test_the_default_models_own_template(tokenizer, checkpoint):
@@ -62,10 +60,7 @@ def test_the_default_models_own_template(tokenizer, checkpoint):
     for messages in PLAIN_CONVERSATIONS.values():
         text = theirs.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         assert template.render(messages) == text
-        assert (
-            tokenizer.decode(chat_token_ids(tokenizer, template, messages), with_special=True)
-            == text
-        )
+        assert tokenizer.decode(tokenizer.encode(text, add_bos=False), with_special=True) == text
 
 
 def test_a_model_without_a_template_cannot_chat():

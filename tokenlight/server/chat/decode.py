@@ -1,44 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chat messages as a conversation.
-
-What becomes of messages:
-
-    system, developer                a system turn, in its place
-    user                             a user's turn; text parts are its lines
-    assistant                        reasoning (in both spellings), text and tool calls, one turn
-    tool, function                   ToolResult; a part that is no text is a remark
-
-An image or file from the user is refused: the model reads text only.
-"""
+"""A chat request as a conversation; its messages are read in `text/conversation/messages.py`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
-from tokenlight.server.openai_tools import CUSTOM_INPUT, KnownTool, decode_tool_choice
-from tokenlight.server.schemas.chat import ChatRequest, Message
+from tokenlight.base.errors import InvalidRequest
+from tokenlight.server.openai_tools import KnownTool, decode_tool_choice
+from tokenlight.server.schemas.chat import ChatRequest
 from tokenlight.server.shapes import decode_shape
-from tokenlight.text.conversation import (
-    Conversation,
-    Part,
-    Reasoning,
-    ReasoningWish,
-    Role,
-    Shape,
-    Text,
-    ToolCall,
-    ToolResult,
-    Turn,
-)
+from tokenlight.text.conversation import Conversation, ReasoningWish, Shape, decode_messages
 
-_TEXT_PARTS = ("text", "input_text", "output_text")
-_UNSEEN = "[an image or file was here: this model reads text only]"
 _RESERVED = ("messages", "tools", "documents", "add_generation_prompt")
-_ROLES: dict[str, Role] = {"developer": "system", "system": "system", "user": "user"}
 
 
 def decode_conversation(body: ChatRequest, known: Mapping[str, KnownTool]) -> Conversation:
@@ -73,71 +47,6 @@ def checked_variables(variables: Mapping[str, Any] | None) -> dict[str, Any]:
                 param=f"chat_template_kwargs.{name}",
             )
     return dict(variables or {})
-
-
-def decode_messages(messages: Sequence[Message]) -> tuple[Turn, ...]:
-    return tuple(_turn(f"messages[{i}]", message) for i, message in enumerate(messages))
-
-
-def _turn(where: str, message: Message) -> Turn:
-    if message.role in ("tool", "function"):
-        text = "\n".join(_texts(where, message, is_result=True))
-        return Turn("tool", (ToolResult(message.tool_call_id or "", text, message.name or ""),))
-    texts = [Text(text) for text in _texts(where, message)]
-    if message.role != "assistant":
-        return Turn(_ROLES[message.role], tuple(texts or [Text("")]))
-    reasoning = message.reasoning_content or message.reasoning
-    parts: list[Part] = [Reasoning(reasoning)] if isinstance(reasoning, str) and reasoning else []
-    parts += texts
-    parts += [
-        _call(f"{where}.tool_calls[{i}]", call) for i, call in enumerate(message.tool_calls or ())
-    ]
-    return Turn("assistant", tuple(parts or [Text("")]))
-
-
-def _texts(where: str, message: Message, *, is_result: bool = False) -> list[str]:
-    if message.content is None or isinstance(message.content, str):
-        return [message.content] if message.content else []
-    texts: list[str] = []
-    for i, part in enumerate(message.content):
-        at = f"{where}.content[{i}]"
-        if part.type == "refusal":
-            texts.append(part.refusal or "")
-        elif part.type in _TEXT_PARTS:
-            if part.text is None:
-                raise InvalidRequest(f"'{at}.text' must be a string", param=f"{at}.text")
-            texts.append(part.text)
-        elif is_result:
-            # A session must not end because a tool took a picture.
-            texts.append(_UNSEEN)
-        else:
-            raise UnsupportedParameter(
-                f"{at}.type", advice=f"leave {part.type!r} out: this server reads text only"
-            )
-    return texts
-
-
-def _call(where: str, call: object) -> ToolCall:
-    if not isinstance(call, dict):
-        raise InvalidRequest(f"{where!r} must be an object with a function", param=where)
-    id = call.get("id")
-    custom, function = call.get("custom"), call.get("function")
-    if isinstance(custom, dict):
-        arguments: object = {CUSTOM_INPUT: custom.get("input")}
-        function = custom
-    elif isinstance(function, dict):
-        arguments = function.get("arguments")
-    else:
-        raise InvalidRequest(f"{where!r} must be an object with a function", param=where)
-    written = arguments if isinstance(arguments, str) else _json(arguments or {})
-    name = function.get("name")
-    return ToolCall(
-        id if isinstance(id, str) else "", name if isinstance(name, str) else "", written
-    )
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 _IS_OFF = ("none", "minimal")

@@ -24,7 +24,6 @@ import msgspec
 from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
 from tokenlight.server.notes import Notes
 from tokenlight.server.openai_tools import (
-    CUSTOM_INPUT,
     KnownTool,
     decode_tool_choice,
     visible_name,
@@ -32,6 +31,7 @@ from tokenlight.server.openai_tools import (
 from tokenlight.server.responses.schema import Item, ResponsesRequest
 from tokenlight.server.sealed import unseal
 from tokenlight.text.conversation import (
+    CUSTOM_INPUT,
     Conversation,
     Part,
     Reasoning,

@@ -12,31 +12,10 @@ from tokenlight.server.schemas.logprobs import ChatLogprobs
 from tokenlight.server.schemas.parameters import GenerationFields
 from tokenlight.server.schemas.parse_failure import ParseFailure
 from tokenlight.server.schemas.usage import Usage
+from tokenlight.text.conversation import Message
 from tokenlight.wire import MAX_LOGPROBS
 
 FinishReason = Literal["stop", "length", "tool_calls", "abort"]
-Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
-
-
-class ContentPart(msgspec.Struct, frozen=True, kw_only=True):
-    type: str
-    """`text`, or Responses' names of it; `refusal`. What is no text is refused."""
-    text: str | None = None
-    refusal: str | None = None
-
-
-class Message(msgspec.Struct, frozen=True, kw_only=True):
-    role: Role
-    content: str | list[ContentPart] | None = None
-    """Text parts are joined with newlines; null is an empty text."""
-    name: str | None = None
-    tool_calls: list[dict[str, Any]] | None = None
-    """Of functions or custom tools, as they were answered."""
-    tool_call_id: str | None = None
-    reasoning_content: str | None = None
-    """What the assistant thought, as it was answered."""
-    reasoning: Any = None
-    """The same, where it is a text."""
 
 
 class ChatRequest(GenerationFields, frozen=True, kw_only=True):

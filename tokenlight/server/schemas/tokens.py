@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from tokenlight.server.schemas.chat import Message
 from tokenlight.server.schemas.parameters import TokenId
+from tokenlight.text.conversation import Message
 
 
 class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):

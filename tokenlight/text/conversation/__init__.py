@@ -3,6 +3,12 @@
 
 from tokenlight.text.conversation.arguments import spelled_object
 from tokenlight.text.conversation.mend import mend
+from tokenlight.text.conversation.messages import (
+    CUSTOM_INPUT,
+    Message,
+    decode_messages,
+    read_messages,
+)
 from tokenlight.text.conversation.render import Rendering, make_rendering, render_text
 from tokenlight.text.conversation.traits import PLAINEST, Template, Traits, read_traits
 from tokenlight.text.conversation.turns import (
@@ -22,9 +28,11 @@ from tokenlight.text.conversation.turns import (
 from tokenlight.text.conversation.volatile import VOLATILE_LINES, without_volatile
 
 __all__ = [
+    "CUSTOM_INPUT",
     "PLAINEST",
     "VOLATILE_LINES",
     "Conversation",
+    "Message",
     "Part",
     "Reasoning",
     "ReasoningWish",
@@ -39,8 +47,10 @@ __all__ = [
     "ToolResult",
     "Traits",
     "Turn",
+    "decode_messages",
     "make_rendering",
     "mend",
+    "read_messages",
     "read_traits",
     "render_text",
     "spelled_object",

@@ -69,7 +69,7 @@ class ChatTemplate:
         """Write messages as the model expects them.
 
         Args:
-            messages: with `role` and `content`, as `normalise_messages` makes them.
+            messages: with `role` and `content`, as `conversation/render.py` makes them.
             tools: OpenAI's tool definitions; None for none.
             add_generation_prompt: whether to open the assistant's turn.
             **variables: what else the template reads, `enable_thinking` for one.

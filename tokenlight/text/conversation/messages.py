@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chat messages, as OpenAI's clients write them, as turns.
+
+What becomes of messages:
+
+    system, developer                a system turn, in its place
+    user                             a user's turn; text parts are its lines
+    assistant                        reasoning (in both spellings), text and tool calls, one turn
+    tool, function                   ToolResult; a part that is no text is a remark
+
+An image or file from the user is refused: the model reads text only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
+from tokenlight.text.conversation.turns import (
+    Part,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
+
+CUSTOM_INPUT = "input"
+"""The one argument of a custom tool: a text."""
+
+MessageRole = Literal["system", "developer", "user", "assistant", "tool", "function"]
+
+_TEXT_PARTS = ("text", "input_text", "output_text")
+_UNSEEN = "[an image or file was here: this model reads text only]"
+_ROLES: dict[str, Role] = {"developer": "system", "system": "system", "user": "user"}
+
+
+class ContentPart(msgspec.Struct, frozen=True, kw_only=True):
+    type: str
+    """`text`, or Responses' names of it; `refusal`. What is no text is refused."""
+    text: str | None = None
+    refusal: str | None = None
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    role: MessageRole
+    content: str | list[ContentPart] | None = None
+    """Text parts are joined with newlines; null is an empty text."""
+    name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    """Of functions or custom tools, as they were answered."""
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    """What the assistant thought, as it was answered."""
+    reasoning: Any = None
+    """The same, where it is a text."""
+
+
+def read_messages(sent: Sequence[Mapping[str, Any]]) -> tuple[Turn, ...]:
+    """Messages that no schema has seen yet.
+
+    Raises:
+        InvalidRequest: one is malformed; the text has its place.
+        UnsupportedParameter: one has a part that is not text.
+    """
+    try:
+        messages = msgspec.convert(sent, list[Message])
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at `$")
+        where = "messages" + path.rstrip("`")
+        raise InvalidRequest(f"{where!r} cannot be used: {text}", param=where) from None
+    return decode_messages(messages)
+
+
+def decode_messages(messages: Sequence[Message]) -> tuple[Turn, ...]:
+    return tuple(_turn(f"messages[{i}]", message) for i, message in enumerate(messages))
+
+
+def _turn(where: str, message: Message) -> Turn:
+    if message.role in ("tool", "function"):
+        text = "\n".join(_texts(where, message, is_result=True))
+        return Turn("tool", (ToolResult(message.tool_call_id or "", text, message.name or ""),))
+    texts = [Text(text) for text in _texts(where, message)]
+    if message.role != "assistant":
+        return Turn(_ROLES[message.role], tuple(texts or [Text("")]))
+    reasoning = message.reasoning_content or message.reasoning
+    parts: list[Part] = [Reasoning(reasoning)] if isinstance(reasoning, str) and reasoning else []
+    parts += texts
+    parts += [
+        _call(f"{where}.tool_calls[{i}]", call) for i, call in enumerate(message.tool_calls or ())
+    ]
+    return Turn("assistant", tuple(parts or [Text("")]))
+
+
+def _texts(where: str, message: Message, *, is_result: bool = False) -> list[str]:
+    if message.content is None or isinstance(message.content, str):
+        return [message.content] if message.content else []
+    texts: list[str] = []
+    for i, part in enumerate(message.content):
+        at = f"{where}.content[{i}]"
+        if part.type == "refusal":
+            texts.append(part.refusal or "")
+        elif part.type in _TEXT_PARTS:
+            if part.text is None:
+                raise InvalidRequest(f"'{at}.text' must be a string", param=f"{at}.text")
+            texts.append(part.text)
+        elif is_result:
+            # A session must not end because a tool took a picture.
+            texts.append(_UNSEEN)
+        else:
+            raise UnsupportedParameter(
+                f"{at}.type", advice=f"leave {part.type!r} out: this server reads text only"
+            )
+    return texts
+
+
+def _call(where: str, call: object) -> ToolCall:
+    if not isinstance(call, dict):
+        raise InvalidRequest(f"{where!r} must be an object with a function", param=where)
+    id = call.get("id")
+    custom, function = call.get("custom"), call.get("function")
+    if isinstance(custom, dict):
+        arguments: object = {CUSTOM_INPUT: custom.get("input")}
+        function = custom
+    elif isinstance(function, dict):
+        arguments = function.get("arguments")
+    else:
+        raise InvalidRequest(f"{where!r} must be an object with a function", param=where)
+    written = arguments if isinstance(arguments, str) else _json(arguments or {})
+    name = function.get("name")
+    return ToolCall(
+        id if isinstance(id, str) else "", name if isinstance(name, str) else "", written
+    )
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
