@@ -130,7 +130,7 @@ class AnswerMatcher:
         if not self._matcher.is_stopped():
             fill_next_token_bitmask(self._matcher, self._bits)
             bits = np.unpackbits(self._bits[0].view(np.uint8), bitorder="little")
-            allowed = bits[:num_tokens].astype(np.bool_)
+            allowed = bits[:num_tokens].view(np.bool_)
             if allowed.any():
                 return allowed
         allowed = np.zeros(num_tokens, np.bool_)
