@@ -77,6 +77,7 @@ def test_a_stop_string_ends_the_text_before_it(llm):
     assert cut.text == full.text[: full.text.index(middle)]
     assert cut.finish_reason == "stop"
     assert cut.token_ids == full.token_ids[: len(cut.token_ids)]
+    assert cut.num_sampled_tokens == len(cut.token_ids)
 
 
 def test_chat_uses_the_models_template_and_its_cache(llm, tokenizer):

@@ -25,7 +25,7 @@ from tokenlight.base.log import event, get_log
 from tokenlight.checkpoint import locate_model, open_checkpoint
 from tokenlight.config import EngineConfig
 from tokenlight.engine.client import AsyncLLM
-from tokenlight.text import ChatTemplate, Detokenizer, StopStrings, Tokenizer
+from tokenlight.text import AnswerDecoder, ChatTemplate, Tokenizer
 from tokenlight.text.conversation import Conversation, mend, read_messages
 from tokenlight.text.dialect import Dialect
 from tokenlight.wire import FinishReason, SamplingParams
@@ -171,8 +171,8 @@ class LLM:
         max_tokens: int | None,
         stops: tuple[str, ...],
     ) -> Completion:
-        detokenizer, stop_strings = Detokenizer(self._tokenizer), StopStrings(stops)
-        text, token_ids = "", list[int]()
+        decoder = AnswerDecoder(self._tokenizer, stops=stops)
+        text = ""
         async with self._room:
             deltas = self._engine.generate(
                 prompt_token_ids,
@@ -183,24 +183,21 @@ class LLM:
                 else max_tokens,
                 stop_token_ids=self._tokenizer.eos_token_ids,
             )
-            matched = None
             async with aclosing(deltas):
                 async for delta in deltas:
-                    token_ids += delta.token_ids
-                    piece, matched = stop_strings.push(detokenizer.push(delta.token_ids))
-                    text += piece
-                    if matched is not None:
+                    text += decoder.push(delta.token_ids)
+                    if decoder.is_stopped:
                         break
-        if matched is None:
-            piece, matched = stop_strings.push(detokenizer.flush())
-            text += piece if matched is not None else piece + stop_strings.flush()
+        if not decoder.is_stopped:
+            text += decoder.flush()
+        is_stopped = decoder.is_stopped
         return Completion(
             text=text,
-            token_ids=token_ids,
-            finish_reason="stop" if matched is not None else delta.finish_reason or "abort",
+            token_ids=decoder.take()[0],
+            finish_reason="stop" if is_stopped else delta.finish_reason or "abort",
             num_prompt_tokens=len(prompt_token_ids),
             num_cached_tokens=delta.num_cached_tokens,
-            num_sampled_tokens=delta.num_sampled_tokens,
+            num_sampled_tokens=decoder.num_tokens if is_stopped else delta.num_sampled_tokens,
         )
 
     def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an admitted request to pieces of text: detokenise, look for stop strings, count, measure.
+"""From an admitted request to pieces of text: decode, count, measure.
 
 Leaving an iterator early, for whatever reason, aborts what it was reading from.
 """
@@ -20,7 +20,7 @@ from tokenlight.server.admission import Admitted
 from tokenlight.server.schemas.parameters import StreamOptions
 from tokenlight.server.schemas.usage import Usage, make_usage
 from tokenlight.server.services import Services
-from tokenlight.text import Detokenizer, StopStrings, Tokenizer
+from tokenlight.text import AnswerDecoder
 
 FinishReason = Literal["stop", "length", "abort"]
 
@@ -55,7 +55,12 @@ async def generate_choice(
         choice: which of its choices; decides the seed.
         index: the choice's place in the response.
     """
-    decoder = _Decoder(svc.tokenizer, admitted)
+    decoder = AnswerDecoder(
+        svc.tokenizer,
+        stops=admitted.stops,
+        keeps_stop=admitted.keeps_stop,
+        with_special=admitted.with_special,
+    )
     is_first = True
     timing = svc.metrics.start_choice(num_prompt_tokens=len(admitted.prompt_token_ids))
     engine_id = f"{admitted.request_id}-{choice}"
@@ -95,61 +100,6 @@ async def generate_choice(
                     )
                 if finish is not None:
                     return
-
-
-class _Decoder:
-    """Token ids to deliverable text, up to the first stop string."""
-
-    def __init__(self, tokenizer: Tokenizer, admitted: Admitted) -> None:
-        self._detokenizer = Detokenizer(tokenizer, with_special=admitted.with_special)
-        self._stops = StopStrings(admitted.stops) if admitted.stops else None
-        self._keeps_stop = admitted.keeps_stop
-        self._ids: list[int] = []
-        self._logprobs: list[wire.TokenLogprobs] = []
-        self.num_tokens = 0
-        """Tokens decoded; when stopped, the one that completed the stop string is the last."""
-        self.matched_stop: str | None = None
-
-    @property
-    def is_stopped(self) -> bool:
-        return self.matched_stop is not None
-
-    def push(self, token_ids: Sequence[int], logprobs: Sequence[wire.TokenLogprobs]) -> str:
-        if self._stops is None:
-            self._note(token_ids, logprobs)
-            return self._detokenizer.push(token_ids)
-        text = ""
-        # One by one: how many tokens a step delivers must not change where the answer ends.
-        for place, token_id in enumerate(token_ids):
-            self._note((token_id,), logprobs[place : place + 1])
-            text += self._up_to_stop(self._detokenizer.push((token_id,)))
-            if self.is_stopped:
-                break
-        return text
-
-    def flush(self) -> str:
-        text = self._up_to_stop(self._detokenizer.flush())
-        if self._stops is not None and not self.is_stopped:
-            text += self._stops.flush()
-        return text
-
-    def take(self) -> tuple[list[int], list[wire.TokenLogprobs]]:
-        """The ids since the last call, and what is told of them."""
-        taken = self._ids, self._logprobs
-        self._ids, self._logprobs = [], []
-        return taken
-
-    def _note(self, token_ids: Sequence[int], logprobs: Sequence[wire.TokenLogprobs]) -> None:
-        self._ids.extend(token_ids)
-        self._logprobs.extend(logprobs)
-        self.num_tokens += len(token_ids)
-
-    def _up_to_stop(self, text: str) -> str:
-        if self._stops is None:
-            return text
-        text, matched = self._stops.push(text)
-        self.matched_stop = matched
-        return text + matched if matched is not None and self._keeps_stop else text
 
 
 class Tally:
