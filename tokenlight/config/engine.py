@@ -98,3 +98,8 @@ class EngineConfig:
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     num_threads: int | None = field(default=None, metadata=flag("--num-threads"))
     """CPU threads. Default: one per physical core that this process may use."""
+
+    record_control: str | None = field(default=None, metadata=flag("--record-control"))
+    """Write every call of the scheduler to this file, which `python -m tokenlight.control.replay`
+    repeats. It holds the token ids of every prompt; only its owner can read it. Default: off.
+    """

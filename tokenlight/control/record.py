@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tokenlight.base.errors import TokenLightError
+from tokenlight.base.errors import ConfigError, TokenLightError
 from tokenlight.control._control import Delta, Scheduler, SchedulerConfig, StepGuard, StepPlan
 
 Answer = TypeVar("Answer")
@@ -77,12 +77,28 @@ def digest_of_deltas(deltas: list[Delta]) -> str:
 
 
 class RecordingScheduler(Scheduler):
-    """Used as any scheduler. A call that fails is recorded with its error's code."""
+    """Used as any scheduler. A call that fails is recorded with its error's code.
+
+    Copies between tiers are not recorded: a run with a host tier cannot be replayed.
+    """
+
+    _descriptor: int | None = None
 
     def __init__(self, config: SchedulerConfig, path: Path) -> None:
+        """Begin a recording.
+
+        Raises:
+            ConfigError: the file cannot be written.
+        """
         super().__init__(config)
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.fchmod(self._descriptor, 0o600)  # the file may have been there, open to others
+        try:
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.fchmod(self._descriptor, 0o600)  # the file may have been there, open to others
+        except OSError as error:
+            raise ConfigError(
+                f"--record-control {path} cannot be written: {error.strerror}; name a file in a "
+                f"folder of yours"
+            ) from None
         fields: dict[str, Any] = {name: getattr(config, name) for name in CONFIG_FIELDS}
         fields["hash_key"] = config.hash_key.hex()
         fields["more_groups"] = [
@@ -92,10 +108,12 @@ class RecordingScheduler(Scheduler):
 
     def _write(self, verb: str, arguments: dict[str, Any], answer: object) -> None:
         # Unbuffered: a crash must not lose the call that led to it.
+        assert self._descriptor is not None
         os.write(self._descriptor, (json.dumps([verb, arguments, answer]) + "\n").encode())
 
     def __del__(self) -> None:
-        os.close(self._descriptor)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
 
     def _call(
         self,
