@@ -65,6 +65,52 @@ def test_t_a2():
     assert min(rates[1:]) >= 0.95
 
 
+def plain_version(messages: list[dict], turn: int) -> dict:
+    """An older Claude Code: one system text, no billing line, no thinking."""
+    body = claude_code(messages)
+    body["system"] = body["system"][-1]["text"]
+    for field in ("thinking", "output_config", "context_management"):
+        del body[field]
+    return body
+
+
+def marking_version(messages: list[dict], turn: int) -> dict:
+    """One that moves its cache mark to the newest result; its billing line stays the same."""
+    body = claude_code(messages, nonce="v2", thinking={"type": "enabled", "budget_tokens": 4000})
+    marked = {"cache_control": {"type": "ephemeral"}}
+    last = messages[-1]
+    if isinstance(last["content"], list):
+        *others, newest = last["content"]
+        body["messages"] = [*messages[:-1], {**last, "content": [*others, {**newest, **marked}]}]
+    return body
+
+
+def reminding_version(messages: list[dict], turn: int) -> dict:
+    """A newer one: a system turn behind the question, a checksum that changes each time."""
+    reminder = {"role": "system", "content": [{"type": "text", "text": "Skills: none."}]}
+    return claude_code([messages[0], reminder, *messages[1:]], nonce=f"{turn:03}")
+
+
+@pytest.mark.parametrize("version", [plain_version, marking_version, reminding_version])
+def test_t_a3(version):
+    """Whatever its version: each turn of Claude Code finds the one before, but for one block."""
+    with scripted(call_again) as server:
+        messages = [say("Do it.")]
+        for turn in range(8):
+            answer = post(server, "/v1/messages", version(messages, turn)).json()
+            messages.append({"role": "assistant", "content": answer["content"]})
+            called = [block for block in answer["content"] if block["type"] == "tool_use"]
+            result = {"type": "tool_result", "tool_use_id": called[0]["id"], "content": f"{turn}"}
+            messages.append({"role": "user", "content": [result]})
+        heard = server.engine.heard
+    for before, after in pairwise(heard):
+        opened = len("<think>\n\n</think>\n\n") if version is plain_version else 0
+        written = before.num_prompt_tokens - opened
+        if not opened:
+            written += len(before.reply.encode())
+        assert after.num_cached_tokens >= written - BLOCK_TOKENS
+
+
 def test_t_a4():
     """cache_control changes no token."""
     mark = {"cache_control": {"type": "ephemeral"}}

@@ -2,6 +2,7 @@
 """Area I: what Claude Code and Codex need so that a session does not die."""
 
 import time
+from itertools import pairwise
 
 import httpx
 import pytest
@@ -159,8 +160,20 @@ def test_t_i7(path, monkeypatch):
         )
 
 
-def test_t_i7_the_period_is_short_enough():
-    assert sse.KEEP_ALIVE_S < 10
+@pytest.mark.slow
+@pytest.mark.parametrize("path", STREAMS)
+def test_t_i7_in_real_time(path):
+    """Twelve silent seconds of prefill: no gap of ten."""
+    engine = FakeEngine(script="ab", first_token_s=12)
+    with (
+        running(engine) as server,
+        httpx.stream("POST", f"{server.url}{path}", json=STREAMS[path], timeout=30) as answer,
+    ):
+        arrived_s = [time.monotonic()]
+        for _ in answer.iter_raw():
+            arrived_s.append(time.monotonic())
+    assert max(later - earlier for earlier, later in pairwise(arrived_s)) < 10
+    assert arrived_s[-1] - arrived_s[0] > 4
 
 
 @pytest.mark.parametrize("dialect", ["tools", "chatml"])

@@ -31,6 +31,28 @@ def test_a_conversation_goes_on_from_a_stored_response(server):
     assert places == sorted(places)
 
 
+def test_a_reference_stands_for_the_stored_item(server):
+    first = ask(server, [{"role": "user", "content": "Please list."}], tools=[BASH])
+    called = first.output[0]
+    ask(
+        server,
+        [
+            {"role": "user", "content": "Please list."},
+            {"type": "item_reference", "id": called.id},
+            {"type": "function_call_output", "call_id": called.call_id, "output": "a.txt"},
+        ],
+        tools=[BASH],
+    )
+    text = heard(server)
+    assert '"name": "bash", "arguments": {}' in text
+    assert text.index('"arguments": {}') < text.index("<tool_response>\na.txt")
+    with server.client() as asking:
+        asking.responses.delete(first.id)
+    with pytest.raises(openai.BadRequestError) as refused:
+        ask(server, [{"type": "item_reference", "id": called.id}])
+    assert refused.value.param == "input"
+
+
 def test_a_stored_response_is_what_was_answered(server):
     answered = ask(server, "hi")
     with server.client() as asking:

@@ -12,6 +12,7 @@ from tokenlight.server.store import ResponseStore, StoredResponse, owner_of
 from tokenlight.text.conversation import Reasoning, Text, ToolCall, ToolResult, Turn
 
 ME, YOU = owner_of("me"), owner_of("you")
+JSON_1000 = b'{"x": "%b"}' % (b"x" * 991)
 
 
 @pytest.fixture
@@ -47,6 +48,19 @@ async def test_what_is_saved_is_read(make_store):
     assert await store.get_turns(ME, "a") == [turn]
 
 
+async def test_items_are_found_by_their_writer_and_go_with_their_response(make_store):
+    store = make_store()
+    response = b'{"output": [{"id": "out", "x": 1}]}'
+    await store.save(ME, stored("a", response=response))
+    assert await store.get_item(ME, "out") == {"id": "out", "x": 1}
+    assert await store.get_item(ME, "a") == {"id": "a"}
+    with pytest.raises(InvalidRequest):
+        await store.get_item(YOU, "out")
+    await store.delete(ME, "a")
+    with pytest.raises(InvalidRequest):
+        await store.get_item(ME, "out")
+
+
 async def test_a_chain_is_read_from_its_beginning(make_store):
     store = make_store()
     for i in range(50):
@@ -68,17 +82,17 @@ async def test_a_chain_with_a_hole_is_refused_not_shortened(make_store):
 async def test_the_oldest_give_way_to_the_bound_on_bytes(make_store):
     store = make_store(max_bytes=5000)
     for i in range(20):
-        await store.save(ME, stored(f"r{i}", response=b"x" * 1000))
+        await store.save(ME, stored(f"r{i}", response=JSON_1000))
         assert store.num_bytes <= 5000
     with pytest.raises(ResponseNotFound):
         await store.get_response(ME, "r0")
-    assert await store.get_response(ME, "r19") == b"x" * 1000
+    assert await store.get_response(ME, "r19") == JSON_1000
 
 
 async def test_one_that_is_larger_than_the_bound_is_not_kept_and_drives_nobody_out(make_store):
     store = make_store(max_bytes=5000)
     await store.save(ME, stored("small"))
-    await store.save(ME, stored("huge", response=b"x" * 6000))
+    await store.save(ME, stored("huge", response=b'{"x": "%b"}' % (b"x" * 6000)))
     assert await store.get_response(ME, "small")
     with pytest.raises(ResponseNotFound):
         await store.get_response(ME, "huge")
@@ -140,7 +154,7 @@ def test_a_file_that_is_no_database_is_told_at_start(tmp_path):
 async def test_deleting_frees_the_bytes_that_saving_took(make_store, tmp_path):
     path = tmp_path / "responses.sqlite"
     store = make_store(str(path))
-    await store.save(ME, stored("a", response=b"x" * 1000))
+    await store.save(ME, stored("a", response=JSON_1000))
     await store.delete(ME, "a")
     assert store.num_bytes == 0
     with sqlite3.connect(path) as db:

@@ -36,6 +36,16 @@ CREATE TABLE IF NOT EXISTS responses (
     turns BLOB NOT NULL
 )
 """
+_ITEMS = """
+CREATE TABLE IF NOT EXISTS items (
+    id TEXT NOT NULL,
+    response_id TEXT NOT NULL REFERENCES responses (id) ON DELETE CASCADE
+)
+"""
+_FIND_ITEM = """
+SELECT r.response, r.input FROM items AS i JOIN responses AS r ON r.id = i.response_id
+WHERE i.id = ? AND r.owner = ? AND r.created_s >= ? ORDER BY r.place DESC LIMIT 1
+"""
 _CHAIN = """
 WITH RECURSIVE chain(id, previous_id, turns, depth) AS (
     SELECT id, previous_id, turns, 0 FROM responses WHERE id = :id AND owner = :owner
@@ -88,7 +98,11 @@ class ResponseStore:
             self._db = sqlite3.connect(path or ":memory:", check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            self._db.execute("PRAGMA foreign_keys = ON")
             self._db.execute(_SCHEMA)
+            self._db.execute(_ITEMS)
+            for column in ("id", "response_id"):
+                self._db.execute(f"CREATE INDEX IF NOT EXISTS items_{column} ON items ({column})")
             self._db.commit()
             self._num_bytes: int = self._db.execute(
                 "SELECT COALESCE(SUM(num_bytes), 0) FROM responses"
@@ -119,6 +133,14 @@ class ResponseStore:
         data = await self._on_thread(lambda: self._column(owner, id, "input"))
         items: list[dict[str, Any]] = msgspec.msgpack.decode(data)
         return items
+
+    async def get_item(self, owner: bytes, id: str) -> dict[str, Any]:
+        """An item of any response's input or output.
+
+        Raises:
+            InvalidRequest: there is none of this id that this owner's responses hold.
+        """
+        return await self._on_thread(lambda: self._item(owner, id))
 
     async def get_turns(self, owner: bytes, id: str) -> list[Turn]:
         """The whole conversation up to a response's end.
@@ -166,6 +188,8 @@ class ResponseStore:
                     *(stored.response, input, turns),
                 ),
             )
+            ids = [(id, stored.id) for id in _item_ids(stored)]
+            self._db.executemany("INSERT INTO items (id, response_id) VALUES (?, ?)", ids)
             self._num_bytes += num_bytes
             self._make_room()
 
@@ -195,6 +219,18 @@ class ResponseStore:
         found: bytes = row[0]
         return found
 
+    def _item(self, owner: bytes, id: str) -> dict[str, Any]:
+        oldest_s = unix_s() - self._max_age_s
+        row = self._db.execute(_FIND_ITEM, (id, owner, oldest_s)).fetchone()
+        items = _output_items(row[0]) + msgspec.msgpack.decode(row[1]) if row else []
+        for item in items:
+            if item.get("id") == id:
+                found: dict[str, Any] = item
+                return found
+        raise InvalidRequest(
+            f"the item {id!r} is not stored here (any more); send the item itself", param="input"
+        )
+
     def _turns(self, owner: bytes, id: str) -> list[Turn]:
         names = {"id": id, "owner": owner, "oldest_s": unix_s() - self._max_age_s}
         rows = self._db.execute(_CHAIN, names).fetchall()
@@ -214,3 +250,13 @@ class ResponseStore:
             if row is None:
                 raise ResponseNotFound(id)
             self._num_bytes -= row[0]
+
+
+def _output_items(response: bytes) -> list[dict[str, Any]]:
+    output: list[dict[str, Any]] = msgspec.json.decode(response).get("output", [])
+    return output
+
+
+def _item_ids(stored: StoredResponse) -> list[str]:
+    items = [*stored.input, *_output_items(stored.response)]
+    return [item["id"] for item in items if isinstance(item.get("id"), str)]

@@ -8,6 +8,7 @@ What becomes of input items:
     function_call, custom_tool_call       ToolCall
     X_call with a call_id                 ToolCall of a tool X with the item's own fields
     X_output with a call_id               ToolResult
+    item_reference                        the stored item that it names, put in its place before
     any other kind                        left out, and named in x-tokenlight-ignored
 
 What the assistant said, thought and called in a row is one turn. An image or file from the user is

@@ -113,7 +113,7 @@ class _Asked:
 async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: Notes) -> _Asked:
     owner = owner_of(sent_key(request.headers))
     known = decode_tools(body.tools or (), notes)
-    said = decode_input(body.input, notes)
+    said = decode_input(await _resolved(svc, owner, body.input), notes)
     earlier: list[Turn] = []
     if body.previous_response_id is not None:
         earlier = await svc.store.get_turns(owner, body.previous_response_id)
@@ -142,6 +142,20 @@ async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: N
         owner=owner,
         said=said,
     )
+
+
+async def _resolved(
+    svc: Services, owner: bytes, sent: str | list[dict[str, Any]] | None
+) -> str | list[dict[str, Any]] | None:
+    """The input with references replaced by the stored items that they name."""
+    if not isinstance(sent, list):
+        return sent
+    return [
+        await svc.store.get_item(owner, str(item.get("id")))
+        if item.get("type") == "item_reference"
+        else item
+        for item in sent
+    ]
 
 
 def _generation_fields(body: ResponsesRequest) -> GenerationFields:
