@@ -12,7 +12,7 @@ from tokenlight import __version__
 from tokenlight.base.errors import ConfigError, TokenLightError
 from tokenlight.config.flags import FlagParser, nearest
 
-COMMANDS = ("serve", "chat", "pull", "env")
+COMMANDS = ("serve", "chat", "pull", "env", "kernels")
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
