@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from tests.models.tiny import write_tiny_llama
 
 from benchmarks.served import Generation, Server, serve
+from tests.models.tiny import write_tiny_llama
 
 pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(900)]
 
