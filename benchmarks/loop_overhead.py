@@ -95,6 +95,7 @@ def measure(runner: ModelRunner, batch: int, folder: str) -> None:
         Wrapped(runner, watch, "execute"),  # type: ignore[arg-type]
         Wrapped(mail, watch, "read", "send"),  # type: ignore[arg-type]
         Board(stats=scheduler.stats(), full_step_s=1.0),
+        overlap=config.overlap,
     )
     drain, steps, start_s = loop._drain, 0, 0.0
 

@@ -86,7 +86,7 @@ class Rig:
         scheduler = Scheduler(scheduler_config(config, hash_key=bytes(16)))
         script = Script(arrivals)
         board = Board(stats=scheduler.stats(), full_step_s=1.0)
-        script.loop = Loop(scheduler, self.runner, script, board)
+        script.loop = Loop(scheduler, self.runner, script, board, overlap=config.overlap)
         script.loop.run()
         assert set(script.answers) == {
             m.request_id for mail in arrivals.values() for m in mail if isinstance(m, wire.Generate)

@@ -9,7 +9,7 @@ import torch
 from tokenlight.base.errors import ConfigError
 from tokenlight.config import CacheConfig, EngineConfig, ModelConfig, SchedulerConfig
 from tokenlight.runner.machine import Machine
-from tokenlight.runner.resolve import ModelShape, model_shape, resolve
+from tokenlight.runner.resolve import ModelShape, model_shape, resolve, scheduler_config
 
 MACHINE = Machine(num_cores=2, memory_bytes=8 << 30)
 # SmolLM2-135M: 30 layers, 3 KV heads of 64, 8192 tokens.
@@ -45,6 +45,13 @@ def test_context_is_the_least_of_checkpoint_flag_and_kv():
     assert resolve(beyond, SHAPE, MACHINE).max_model_tokens == 8192
     kv = EngineConfig(cache=CacheConfig(kv_cache_bytes=33 * 16 * TOKEN_BYTES + 1))
     assert resolve(kv, SHAPE, MACHINE).max_model_tokens == 33 * 16
+
+
+def test_one_overlap_for_the_scheduler_and_the_loop():
+    resolved = resolve(EngineConfig(), SHAPE, MACHINE)
+    assert resolved.overlap == 0
+    deeper = dataclasses.replace(resolved, overlap=2)
+    assert scheduler_config(deeper, hash_key=bytes(16)).overlap == 2
 
 
 def test_a_float32_checkpoint_keeps_float32_keys_and_values():

@@ -54,7 +54,7 @@ def _serve(orders: Orders, mail: Mailbox, heartbeat: Heartbeat) -> None:
     record = orders.config.record_control
     scheduler = Scheduler(settings) if not record else RecordingScheduler(settings, Path(record))
     board = Board(stats=scheduler.stats(), full_step_s=runner.full_step_s)
-    loop = Loop(scheduler, runner, mail, board)
+    loop = Loop(scheduler, runner, mail, board, overlap=runner.config.overlap)
 
     def stop(signum: int, frame: FrameType | None) -> None:
         loop.is_stopping = True

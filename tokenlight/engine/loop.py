@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one loop: drain the inbox, submit, plan, execute, commit, send.
 
-Overlap is a number, the steps that may be in flight while the next one is planned; on a CPU it is
-0.
+Overlap is a number, the steps that may be in flight while the next one is planned: the one that the
+scheduler was made with.
 """
 
 from collections import deque
@@ -60,7 +60,7 @@ class Loop:
         mail: Mail,
         board: Board,
         *,
-        overlap: int = 0,
+        overlap: int,
     ) -> None:
         self._scheduler = scheduler
         self._runner = runner

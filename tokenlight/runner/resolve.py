@@ -46,6 +46,8 @@ class ResolvedConfig:
     max_num_requests: int
     max_step_tokens: int
     prefix_reuse: bool
+    overlap: int
+    """Steps that may be in flight while the next one is planned."""
 
     @property
     def kv_bytes(self) -> int:
@@ -97,6 +99,8 @@ def resolve(config: EngineConfig, shape: ModelShape, machine: Machine) -> Resolv
         max_num_requests=config.scheduler.max_num_requests,
         max_step_tokens=config.scheduler.max_step_tokens,
         prefix_reuse=config.cache.prefix_reuse == "exact",
+        # On a CPU the next plan would compete with the step for the same cores.
+        overlap=0,
     )
 
 
@@ -109,6 +113,7 @@ def scheduler_config(config: ResolvedConfig, *, hash_key: bytes) -> SchedulerCon
         max_step_tokens=config.max_step_tokens,
         max_model_tokens=config.max_model_tokens,
         prefix_reuse=config.prefix_reuse,
+        overlap=config.overlap,
         hash_key=hash_key,
     )
 
