@@ -30,6 +30,7 @@ class Answer:
     num_sampled_tokens: int = 0
     finish_reason: str | None = None
     error: str | None = None
+    prompt_logprobs: list[wire.PromptLogprobs] | None = None
 
     def take(self, delta: wire.Delta) -> None:
         assert self.finish_reason is None, "a delta after the last one"
@@ -38,6 +39,9 @@ class Answer:
         self.num_sampled_tokens = delta.num_sampled_tokens
         self.finish_reason = delta.finish_reason
         self.error = delta.error
+        if delta.prompt_logprobs is not None:
+            assert self.prompt_logprobs is None, "told twice"
+            self.prompt_logprobs = delta.prompt_logprobs
 
 
 class Script:
@@ -69,11 +73,11 @@ class Script:
 class Rig:
     """One loaded model; each `play` is a new scheduler, so a cold cache."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, kv_dtype: str = "auto") -> None:
         self.runner = ModelRunner.load(
             EngineConfig(
                 model=ModelConfig(model=str(path)),
-                cache=CacheConfig(block_tokens=BLOCK_TOKENS),
+                cache=CacheConfig(block_tokens=BLOCK_TOKENS, kv_dtype=kv_dtype),
                 num_threads=1,
             )
         )

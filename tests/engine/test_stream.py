@@ -5,13 +5,14 @@ delivered.
 
 import asyncio
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tokenlight.base.errors import EngineDead
 from tokenlight.engine.stream import Stream
-from tokenlight.wire import Delta
+from tokenlight.wire import Delta, PromptLogprobs
 
 
 async def test_a_slow_reader_gets_one_merged_delta():
@@ -21,6 +22,14 @@ async def test_a_slow_reader_gets_one_merged_delta():
     stream.push(Delta("a", [], 5, "stop", 4))
     assert await stream.next() == Delta("a", [1, 2, 3], 5, "stop", 4)
     assert stream.is_finished
+
+
+async def test_what_the_first_delta_tells_of_the_prompt_outlives_a_merge():
+    stream, told = Stream(), [PromptLogprobs(-1.0, [5], [-0.5], 2)]
+    delta = Delta(request_id="a", token_ids=[1], num_cached_tokens=0, prompt_logprobs=told)
+    stream.push(delta)
+    stream.push(msgspec.structs.replace(delta, token_ids=[2], prompt_logprobs=None))
+    assert (await stream.next()).prompt_logprobs == told
 
 
 async def test_a_waiting_reader_is_woken():

@@ -65,11 +65,15 @@ def told_of(token_ids: list[int], num_top: int | None) -> list[wire.TokenLogprob
     return [wire.TokenLogprobs(p, top, [-t / 100 for t in top]) for p in logprobs]
 
 
-@dataclass(frozen=True)
-class Health:
-    ok: bool = True
-    code: str = "ok"
-    reason: str = ""
+def told_of_prompt(token_ids: list[int], num_top: int | None) -> list[wire.PromptLogprobs] | None:
+    """The same of all tokens but the first; token i has rank i."""
+    if num_top is None:
+        return None
+    return [
+        wire.PromptLogprobs(one.logprob, one.top_token_ids, one.top_logprobs, token_id)
+        for token_id in token_ids[1:]
+        for one in told_of([min(token_id, EOS - 1)], num_top) or ()
+    ]
 
 
 @dataclass
@@ -107,7 +111,7 @@ class FakeEngine:
     """Deltas after which this request alone fails."""
     max_unfinished: int = 1024
     seen: list[Seen] = field(default_factory=list)
-    bad_health: Health | None = None
+    fault: EngineError | None = None
     num_unfinished: int = 0
     facts: wire.ModelFacts = field(
         default_factory=lambda: wire.ModelFacts(
@@ -134,7 +138,7 @@ class FakeEngine:
 
     def die(self) -> None:
         assert self.death is not None
-        self.bad_health = Health(ok=False, code="engine_dead", reason="the engine was killed")
+        self.fault = EngineDead("the engine was killed")
         self.cut.set()
         if not self.death.done():
             self.death.set_result(EngineDead("the engine was killed"))
@@ -166,8 +170,8 @@ class FakeEngine:
     def _check(self) -> None:
         if self.is_stopping:
             raise ServerStopping("the engine is stopping")
-        if self.bad_health is not None:
-            raise EngineDead(self.bad_health.reason)
+        if self.fault is not None:
+            raise self.fault
         if self.num_unfinished >= self.max_unfinished:
             raise Overloaded(f"{self.num_unfinished} requests are unfinished")
 
@@ -217,6 +221,11 @@ class FakeEngine:
                 finish_reason=finish,
                 num_sampled_tokens=sampled,
                 logprobs=told_of(new, seen.sampling.num_logprobs),
+                prompt_logprobs=(
+                    told_of_prompt(seen.prompt_token_ids, seen.sampling.num_prompt_logprobs)
+                    if start == 0
+                    else None
+                ),
             )
 
     async def _pause(self, time_s: float) -> None:
@@ -235,8 +244,8 @@ class FakeEngine:
     def reset_prefix_cache(self) -> None:
         self.num_resets += 1
 
-    def health(self) -> Health:
-        return self.bad_health or Health()
+    def health(self) -> EngineError | None:
+        return self.fault
 
     def status(self) -> wire.Status:
         return wire.Status(

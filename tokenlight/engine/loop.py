@@ -5,6 +5,7 @@ Overlap is a number, the steps that may be in flight while the next one is plann
 scheduler was made with.
 """
 
+import secrets
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -113,7 +114,7 @@ class Loop:
                 max_new_tokens=message.max_new_tokens,
                 stop_token_ids=np.array(message.stop_token_ids, np.int32),
                 priority=message.priority,
-                cache_salt=self._salt(message.cache_salt),
+                cache_salt=self._salt(message),
             )
         except Exception as fault:  # whatever is wrong with one request ends no other
             self._runner.remove(number)
@@ -123,8 +124,11 @@ class Loop:
         self._ids[message.request_id] = number
         self._names[number] = message.request_id
 
-    def _salt(self, asked: str) -> bytes:
+    def _salt(self, message: wire.Generate) -> bytes:
         """Blocks of an earlier age are never asked for again: that is what a reset is."""
+        if message.sampling.num_prompt_logprobs is not None:
+            return secrets.token_bytes(32)  # nobody else's: all rows of this prompt are wanted
+        asked = message.cache_salt
         return f"{self._cache_age}/{asked}".encode() if self._cache_age or asked else b""
 
     def _abort(self, message: wire.Abort) -> None:
@@ -152,14 +156,12 @@ class Loop:
             self._num_bad_steps = 0
             token_ids = outcome.token_ids
             told = _by_request(plan, outcome)
-            failed = []
-            if len(outcome.bad_rows):
-                bad_requests = plan.sampled_requests[outcome.bad_rows]
-                failed = self._fail(plan.request_ids[bad_requests], _NOT_FINITE)
+            prompts = outcome.prompt_logprobs
+            failed = self._fail(_bad_requests(plan, outcome), _NOT_FINITE)
         else:
             self._num_bad_steps += 1
             token_ids = np.zeros(plan.num_sampled, np.int32)
-            told = {}
+            told, prompts = {}, {}
             failed = self._fail(
                 plan.request_ids, f"the step raised {type(outcome).__name__}: {outcome}"
             )
@@ -175,6 +177,7 @@ class Loop:
                     _REASONS[d.finish_reason],
                     d.num_sampled_tokens,
                     logprobs=told.get(d.id) if d.token_ids else None,
+                    prompt_logprobs=prompts.get(d.id),
                 )
                 for d in deltas
             ]
@@ -214,6 +217,14 @@ class Loop:
     def _send(self, deltas: list[wire.Delta]) -> None:
         if deltas:
             self._mail.send(wire.Deltas(deltas=deltas))
+
+
+def _bad_requests(plan: StepPlan, outcome: Sampled) -> list[int]:
+    """Requests of which something was not finite, by the scheduler's number."""
+    bad = list(outcome.bad_requests)
+    if len(outcome.bad_rows):
+        bad += plan.request_ids[plan.sampled_requests[outcome.bad_rows]].tolist()
+    return bad
 
 
 def _by_request(plan: StepPlan, outcome: Sampled) -> dict[int, list[wire.TokenLogprobs]]:

@@ -102,6 +102,11 @@ def _check_sampling(sampling: wire.SamplingParams) -> None:
             0 <= (sampling.num_logprobs or 0) <= wire.MAX_LOGPROBS,
             f"at most {wire.MAX_LOGPROBS}",
         ),
+        (
+            "num_prompt_logprobs",
+            0 <= (sampling.num_prompt_logprobs or 0) <= wire.MAX_LOGPROBS,
+            f"from 0 to {wire.MAX_LOGPROBS}",
+        ),
     )
     for name, is_right, allowed in ranges:
         if not is_right:

@@ -58,5 +58,8 @@ def _merged(earlier: Delta, later: Delta) -> Delta:
     """The later delta with the tokens of both: every other field is a total or a last word."""
     logprobs = [*(earlier.logprobs or ()), *(later.logprobs or ())]
     return msgspec.structs.replace(
-        later, token_ids=earlier.token_ids + later.token_ids, logprobs=logprobs or None
+        later,
+        token_ids=earlier.token_ids + later.token_ids,
+        logprobs=logprobs or None,
+        prompt_logprobs=earlier.prompt_logprobs,
     )

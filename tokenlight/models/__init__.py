@@ -6,14 +6,13 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 import torch
-from torch import nn
 
 from tokenlight.base.errors import UnsupportedCheckpoint
 from tokenlight.checkpoint import Checkpoint
-from tokenlight.models.base import Config
+from tokenlight.models.base import CausalLM, Config
 from tokenlight.weights import Target, is_tied, load_weights
 
-__all__ = ["Config", "load_model", "model_types"]
+__all__ = ["CausalLM", "Config", "load_model", "model_types"]
 
 
 # Kin that another model's file serves as it is.
@@ -31,7 +30,7 @@ def load_model(
     *,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
-) -> nn.Module:
+) -> CausalLM:
     """Build the checkpoint's model and fill it; weights stay as they are stored.
 
     Args:
@@ -54,7 +53,8 @@ def load_model(
     name = ALIASES.get(checkpoint.model_type, checkpoint.model_type)
     file = import_module(f"{__name__}.{name}")
     config = replace(Config.of(checkpoint), tie_word_embeddings=is_tied(checkpoint))
-    model: nn.Module = file.Model(config)
+    model: CausalLM = file.Model(config)
     target = Target(torch.device(device), dtype)
     load_weights(model, checkpoint, file.WEIGHT_MAP, target)
-    return model.to(target.device).eval()
+    model.to(target.device).eval()
+    return model

@@ -103,10 +103,18 @@ class CausalLM(TensorModule):
 
     def forward(self, step: Step) -> Tensor:
         """Logits of the step's sampled rows: float32 [S, V]."""
+        return self.logits(self.hidden(step), step.sampled_rows)
+
+    def hidden(self, step: Step) -> Tensor:
+        """What the last layer gives for every token: [T, D]."""
         x_TD = self.embed_tokens(step.token_ids_T)
         angles = {kind: rope(step.positions_T) for kind, rope in self.ropes.items()}
         for layer, kind in zip(self.layers, self.layer_types, strict=True):
             x_TD = layer(x_TD, angles[kind], step)
-        x_SD = self.norm(x_TD.index_select(0, step.sampled_rows))
+        return x_TD
+
+    def logits(self, x_TD: Tensor, rows: Tensor) -> Tensor:
+        """Of these rows of `hidden`: float32 [S, V]."""
+        x_SD = self.norm(x_TD.index_select(0, rows))
         logits_SV = self.lm_head(x_SD).float()
         return logits_SV if self.softcap is None else kernels.softcap(logits_SV, cap=self.softcap)

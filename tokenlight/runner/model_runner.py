@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from tokenlight import kernels
 from tokenlight.base.clock import now_s
@@ -19,15 +19,16 @@ from tokenlight.checkpoint import open_checkpoint
 from tokenlight.config import EngineConfig
 from tokenlight.control import StepPlan
 from tokenlight.kv import DevicePool
-from tokenlight.models import load_model
+from tokenlight.models import CausalLM, load_model
 from tokenlight.runner.batch import make_step, make_trial_step
 from tokenlight.runner.logprobs import pick_logprobs, read_logprobs
 from tokenlight.runner.machine import read_machine
+from tokenlight.runner.prompt_logprobs import PromptReader
 from tokenlight.runner.resolve import ModelShape, ResolvedConfig, model_shape, resolve
 from tokenlight.runner.sampler import NO_TOKENS, Sampler
 from tokenlight.text.grammar.matching import Grammars
 from tokenlight.text.tokenizer import Tokenizer
-from tokenlight.wire import ModelFacts, SamplingParams, TokenLogprobs
+from tokenlight.wire import ModelFacts, PromptLogprobs, SamplingParams, TokenLogprobs
 
 _log = get_log("runner")
 
@@ -41,9 +42,13 @@ class Sampled:
     """Rows whose logits were not all finite: their token means nothing."""
     logprobs: Mapping[int, TokenLogprobs] = field(default_factory=dict)
     """Row -> what its request wants to be told."""
+    bad_requests: Sequence[int] = ()
+    """Requests whose prompt's logits, where they were read, were not all finite."""
+    prompt_logprobs: Mapping[int, list[PromptLogprobs]] = field(default_factory=dict)
+    """Request -> what it wants to be told of its prompt: once, with its first token."""
 
 
-_NOTHING = Sampled(np.zeros(0, np.int32), np.zeros(0, np.intp))
+_NO_ROWS = np.zeros(0, np.intp)
 
 
 class ModelRunner:
@@ -51,7 +56,7 @@ class ModelRunner:
 
     def __init__(
         self,
-        model: nn.Module,
+        model: CausalLM,
         kv: DevicePool,
         config: ResolvedConfig,
         grammars: Grammars | None = None,
@@ -60,6 +65,7 @@ class ModelRunner:
         self._kv = kv
         self.config = config
         self._sampler = Sampler(config.max_num_requests, grammars)
+        self._prompts = PromptReader()
         self.full_step_s = self._try_step_s() * config.max_step_tokens
         """Longest that a step can take, long contexts aside: no token costs more than one alone."""
         self.facts: ModelFacts
@@ -104,22 +110,37 @@ class ModelRunner:
         stop_token_ids: Sequence[int] = (),
     ) -> None:
         self._sampler.add(request_id, sampling, prompt_token_ids, stop_token_ids)
+        if sampling.num_prompt_logprobs is not None:
+            self._prompts.add(request_id, prompt_token_ids, sampling.num_prompt_logprobs)
 
     def remove(self, request_id: int) -> None:
         self._sampler.remove(request_id)
+        self._prompts.remove(request_id)
 
     @torch.inference_mode()
     def execute(self, plan: StepPlan) -> Sampled:
         """Forward, then sample; rows whose logits are not finite are told apart."""
-        logits_SV = self._model(make_step(plan, self._kv))
+        step, bad_requests = make_step(plan, self._kv), list[int]()
+        if chunks := self._prompts.chunks(plan):
+            x_TD = self._model.hidden(step)
+            bad_requests = self._prompts.read(chunks, partial(self._model.logits, x_TD))
+            logits_SV = self._model.logits(x_TD, step.sampled_rows)
+        else:
+            logits_SV = self._model(step)
         if plan.num_sampled == 0:
-            return _NOTHING
+            return Sampled(NO_TOKENS, _NO_ROWS, bad_requests=bad_requests)
         sums_S = logits_SV.sum(1).numpy()  # one infinity or NaN in a row makes its sum one
         wanted = self._sampler.num_logprobs(plan)
         logprobs = read_logprobs(logits_SV, wanted)
         token_ids = self._sampler.sample(plan, logits_SV).numpy()
         told = pick_logprobs(logprobs, wanted, token_ids)
-        return Sampled(token_ids, np.flatnonzero(~np.isfinite(sums_S)), told)
+        return Sampled(
+            token_ids,
+            np.flatnonzero(~np.isfinite(sums_S)),
+            told,
+            bad_requests,
+            self._prompts.take(plan),
+        )
 
     @torch.inference_mode()
     def _try_step_s(self) -> float:

@@ -44,6 +44,8 @@ class Admitted:
     with_special: bool
     """Whether the text shows tokens that steer the model."""
     returns_ids: bool
+    num_prompt_logprobs: int | None
+    """How many likeliest tokens are told with each prompt token; None: nothing is told."""
     priority: int
     cache_salt: str
     num_choices: int
@@ -82,13 +84,18 @@ def admit(
         names: what clients call the request.
 
     Raises:
-        InvalidRequest: the prompt is empty.
+        InvalidRequest: the prompt is empty, or two fields do not go together.
         ContextTooLong: the prompt leaves no room.
     """
     if fields.stream_options is not None and not fields.stream:
         raise InvalidRequest(
             "'stream_options' only goes with \"stream\": true; send both or neither",
             param="stream_options",
+        )
+    if fields.prompt_logprobs is not None and fields.stream:
+        raise InvalidRequest(
+            "'prompt_logprobs' does not go with \"stream\": true; send one of the two",
+            param="prompt_logprobs",
         )
     if not prompt_token_ids:
         raise InvalidRequest(f"{param!r} is empty: it must have at least 1 token", param=param)
@@ -117,6 +124,7 @@ def admit(
         keeps_stop=bool(fields.include_stop_str_in_output),
         with_special=fields.skip_special_tokens is False,
         returns_ids=bool(fields.return_token_ids),
+        num_prompt_logprobs=fields.prompt_logprobs,
         priority=fields.priority or 0,
         cache_salt=fields.cache_salt or "",
         num_choices=fields.n or 1,
@@ -151,6 +159,7 @@ def _sampling(svc: Services, fields: GenerationFields) -> wire.SamplingParams:
         logit_bias=_logit_bias(svc, fields.logit_bias or {}),
         min_tokens=fields.min_tokens or 0,
         num_logprobs=fields.num_logprobs,
+        num_prompt_logprobs=fields.num_prompt_logprobs,
     )
 
 

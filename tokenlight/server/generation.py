@@ -42,6 +42,8 @@ class Piece:
     """The stop string that ended the choice, if one did."""
     logprobs: list[wire.TokenLogprobs] = field(default_factory=list)
     """One for each of `token_ids`, when asked for."""
+    prompt_logprobs: list[wire.PromptLogprobs] | None = None
+    """Of the prompt's tokens from the second on; in the choice's first piece, when asked for."""
 
 
 async def generate_choice(
@@ -97,6 +99,7 @@ async def generate_choice(
                         delta.num_cached_tokens,
                         decoder.matched_stop,
                         logprobs,
+                        delta.prompt_logprobs,
                     )
                 if finish is not None:
                     return

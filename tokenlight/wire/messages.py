@@ -51,6 +51,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """Only tokens that its rules allow are sampled."""
     num_logprobs: int | None = None
     """Tell each token's log-probability and those of this many likeliest tokens; None: neither."""
+    num_prompt_logprobs: int | None = None
+    """The same of the prompt's tokens. Such a prompt is computed as a whole: it reuses nothing."""
 
 
 class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
@@ -86,6 +88,13 @@ class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
     top_logprobs: list[float]
 
 
+class PromptLogprobs(TokenLogprobs, frozen=True, array_like=True):
+    """Of a token that stands in the prompt."""
+
+    rank: int
+    """1 for the likeliest."""
+
+
 class Delta(msgspec.Struct, frozen=True, array_like=True):
     """What one step did for one request."""
 
@@ -101,6 +110,8 @@ class Delta(msgspec.Struct, frozen=True, array_like=True):
     """Why, when finish_reason is "error"."""
     logprobs: list[TokenLogprobs] | None = None
     """One per token of `token_ids`, when asked for."""
+    prompt_logprobs: list[PromptLogprobs] | None = None
+    """Of the prompt's tokens from the second on; in the first delta alone, when asked for."""
 
 
 class Deltas(msgspec.Struct, frozen=True, kw_only=True, tag="deltas"):

@@ -13,7 +13,7 @@ from tokenlight.server.admission import Admitted
 from tokenlight.server.answer.answer import Ended
 from tokenlight.server.answer.items import Change, Closed, Grew, Item, Opened
 from tokenlight.server.generation import Piece, Tally
-from tokenlight.server.logprobs import chat_logprobs
+from tokenlight.server.logprobs import chat_logprobs, prompt_logprobs
 from tokenlight.server.openai_tools import KnownTool, custom_input
 from tokenlight.server.schemas.chat import (
     AssistantMessage,
@@ -84,6 +84,7 @@ class ChatEncoder:
             ],
             usage=self._tally.usage(),
             prompt_token_ids=list(self._admitted.prompt_token_ids) if returns_ids else UNSET,
+            prompt_logprobs=prompt_logprobs(self._svc.tokenizer, self._admitted, pieces[0]),
         )
 
     def _message(self, ended: Ended) -> AssistantMessage:

@@ -14,11 +14,16 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from tokenlight.base.clock import unix_s
-from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
+from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.admission import Admitted, admit, constrained, limit_headers
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.generation import FinishReason, Piece, Tally, generate
-from tokenlight.server.logprobs import completion_logprobs
+from tokenlight.server.logprobs import (
+    completion_logprobs,
+    echoed_logprobs,
+    joined,
+    prompt_logprobs,
+)
 from tokenlight.server.prompts import checked_ids, text_token_ids
 from tokenlight.server.schemas.completion import (
     DEFAULT_MAX_TOKENS,
@@ -42,10 +47,6 @@ async def create_completion(request: Request) -> Response | ASGIApp:
     data = await read_body(request, svc.config.max_body_bytes)
     body = decode_body(data, CompletionRequest, COMPLETION)
     svc.check_model(body.model)
-    if body.echo and body.logprobs is not None:
-        raise UnsupportedParameter(
-            "logprobs", advice="leave out echo: log-probabilities of a prompt are not told"
-        )
     response_id = f"cmpl-{secrets.token_hex(12)}"
     shape = decode_shape(body)
     grammar = None if shape is None else await shape_grammar(shape)
@@ -99,10 +100,12 @@ async def _prompts_token_ids(svc: Services, body: CompletionRequest) -> list[lis
     return prompts
 
 
-def _echoes(svc: Services, body: CompletionRequest, prompts: Sequence[Admitted]) -> list[str]:
-    """What stands before each choice's text: its prompt, or nothing."""
+def _echoes(
+    svc: Services, body: CompletionRequest, prompts: Sequence[Admitted]
+) -> list[str | None]:
+    """What stands before each choice's text: its prompt, or None."""
     if not body.echo:
-        return [""] * sum(p.num_choices for p in prompts)
+        return [None] * sum(p.num_choices for p in prompts)
     return [
         svc.tokenizer.decode(prompt.prompt_token_ids, with_special=prompt.with_special)
         for prompt in prompts
@@ -111,9 +114,9 @@ def _echoes(svc: Services, body: CompletionRequest, prompts: Sequence[Admitted])
 
 
 async def _collect(
-    svc: Services, response_id: str, prompts: Sequence[Admitted], echoes: Sequence[str]
+    svc: Services, response_id: str, prompts: Sequence[Admitted], echoes: Sequence[str | None]
 ) -> Completion:
-    texts = list(echoes)
+    texts = [echo or "" for echo in echoes]
     pieces_of: list[list[Piece]] = [[] for _ in texts]
     reasons: list[FinishReason | None] = [None for _ in texts]
     tally = Tally(prompts)
@@ -134,8 +137,15 @@ async def _collect(
                 text=texts[i],
                 finish_reason=reasons[i],
                 token_ids=_ids(pieces_of[i]) if owner.returns_ids else UNSET,
-                logprobs=_logprobs(svc, owner, pieces_of[i], 0),
+                logprobs=_logprobs(
+                    svc,
+                    owner,
+                    pieces_of[i],
+                    offset_chars=len(echoes[i] or ""),
+                    is_echoed=echoes[i] is not None,
+                ),
                 prompt_token_ids=list(owner.prompt_token_ids) if owner.returns_ids else UNSET,
+                prompt_logprobs=prompt_logprobs(svc.tokenizer, owner, pieces_of[i]),
             )
             for i, owner in enumerate(owners)
         ],
@@ -148,42 +158,59 @@ def _ids(pieces: Sequence[Piece]) -> list[int]:
 
 
 def _logprobs(
-    svc: Services, owner: Admitted, pieces: Sequence[Piece], offset_chars: int
+    svc: Services,
+    owner: Admitted,
+    pieces: Sequence[Piece],
+    *,
+    offset_chars: int,
+    is_echoed: bool,
 ) -> CompletionLogprobs | None:
+    """Of these pieces' tokens; of the prompt's before them, if it is echoed."""
     if not owner.tells_logprobs:
         return None
-    return completion_logprobs(svc.tokenizer, pieces, offset_chars=offset_chars)
+    answered = completion_logprobs(svc.tokenizer, pieces, offset_chars=offset_chars)
+    if not is_echoed:
+        return answered
+    return joined(echoed_logprobs(svc.tokenizer, owner, pieces), answered)
 
 
 async def _events(
     svc: Services,
     response_id: str,
     prompts: Sequence[Admitted],
-    echoes: Sequence[str],
+    echoes: Sequence[str | None],
     options: StreamOptions | None,
 ) -> AsyncGenerator[bytes, None]:
     make_chunk = partial(CompletionChunk, id=response_id, created=unix_s(), model=svc.model_name)
     owners = [prompt for prompt in prompts for _ in range(prompt.num_choices)]
     opened: set[int] = set()
-    offsets = [0] * len(owners)
+    offsets = [len(echo or "") for echo in echoes]
     tally = Tally(prompts, options)
     async with aclosing(generate(svc, prompts)) as pieces:
         async for piece in pieces:
             tally.add(piece)
             owner, is_first = owners[piece.index], piece.index not in opened
             opened.add(piece.index)
+            echo = echoes[piece.index] if is_first else None
             choice = CompletionChoice(
                 index=piece.index,
-                text=echoes[piece.index] + piece.text if is_first else piece.text,
+                text=(echo or "") + piece.text,
                 finish_reason=piece.finish_reason,
                 token_ids=piece.token_ids if owner.returns_ids else UNSET,
-                logprobs=_logprobs(svc, owner, [piece], offsets[piece.index]),
+                logprobs=_logprobs(
+                    svc,
+                    owner,
+                    [piece],
+                    offset_chars=offsets[piece.index],
+                    is_echoed=echo is not None,
+                ),
                 prompt_token_ids=(
                     list(owner.prompt_token_ids) if is_first and owner.returns_ids else UNSET
                 ),
             )
             if choice.logprobs is not None:
-                offsets[piece.index] += sum(map(len, choice.logprobs.tokens))
+                num_echoed = len(choice.logprobs.tokens) - len(piece.token_ids)
+                offsets[piece.index] += sum(map(len, choice.logprobs.tokens[num_echoed:]))
             yield sse_event(make_chunk(choices=[choice], usage=tally.in_chunk()))
     if tally.has_last_chunk:
         yield sse_event(make_chunk(choices=[], usage=tally.usage()))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from tokenlight.server.schemas.logprobs import ChatLogprobs
+from tokenlight.server.schemas.logprobs import ChatLogprobs, PromptLogprob
 from tokenlight.server.schemas.parameters import GenerationFields
 from tokenlight.server.schemas.parse_failure import ParseFailure
 from tokenlight.server.schemas.usage import Usage
@@ -97,6 +97,8 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     prompt_token_ids: list[int] | UnsetType = UNSET
     """Only with return_token_ids."""
+    prompt_logprobs: list[dict[str, PromptLogprob] | None] | UnsetType = UNSET
+    """Only when asked for: of each prompt token, by token id; null for the first."""
 
 
 class ChatDelta(msgspec.Struct, frozen=True, kw_only=True):

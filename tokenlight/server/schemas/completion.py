@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from tokenlight.server.schemas.chat import FinishReason
-from tokenlight.server.schemas.logprobs import CompletionLogprobs
+from tokenlight.server.schemas.logprobs import CompletionLogprobs, PromptLogprob
 from tokenlight.server.schemas.parameters import GenerationFields
 from tokenlight.server.schemas.usage import Usage
 from tokenlight.wire import MAX_LOGPROBS
@@ -23,11 +23,18 @@ class CompletionRequest(GenerationFields, frozen=True, kw_only=True):
     echo: bool | None = None
     """Put the prompt before the answer."""
     logprobs: Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)] | None = None
-    """Tell each token's log-probability and those of this many likeliest tokens."""
+    """Tell each token's log-probability and those of this many likeliest tokens; with echo, of
+    the prompt's tokens too."""
 
     @property
     def num_logprobs(self) -> int | None:
         return self.logprobs
+
+    @property
+    def num_prompt_logprobs(self) -> int | None:
+        if not self.echo or self.logprobs is None:
+            return self.prompt_logprobs
+        return max(self.logprobs, self.prompt_logprobs or 0)
 
 
 class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +47,8 @@ class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Only with return_token_ids; in a chunk, those that came since the chunk before."""
     prompt_token_ids: list[int] | UnsetType = UNSET
     """Only with return_token_ids; in a stream, with the choice's first chunk."""
+    prompt_logprobs: list[dict[str, PromptLogprob] | None] | UnsetType = UNSET
+    """Only when asked for: of each prompt token, by token id; null for the first."""
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,6 +28,15 @@ class ChatLogprobs(msgspec.Struct, frozen=True, kw_only=True):
 class CompletionLogprobs(msgspec.Struct, frozen=True, kw_only=True):
     text_offset: list[int]
     """Where each token's text begins, in characters from the begin of the choice's text."""
-    token_logprobs: list[float]
+    token_logprobs: list[float | None]
+    """Null for the first token of an echoed prompt."""
     tokens: list[str]
-    top_logprobs: list[dict[str, float]]
+    top_logprobs: list[dict[str, float] | None]
+
+
+class PromptLogprob(msgspec.Struct, frozen=True, kw_only=True):
+    logprob: float
+    rank: int
+    """1 for the likeliest."""
+    decoded_token: str
+    """The token's text; what is no whole character is shown as U+FFFD."""

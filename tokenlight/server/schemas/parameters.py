@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from tokenlight.wire import MAX_LOGPROBS
+
 MAX_STOPS = 64
 MAX_STOP_CHARS = 4096
 MAX_BIASES = 1024
@@ -84,6 +86,8 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     """Add `prompt_token_ids` and each choice's `token_ids` to the answer."""
     priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] | None = None
     """Lower runs first. Default 0."""
+    prompt_logprobs: Annotated[int, Meta(ge=0, le=MAX_LOGPROBS)] | None = None
+    """Add `prompt_logprobs`: of each prompt token and of this many likeliest; not with stream."""
     cache_salt: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
     """Share computed prefixes only with requests of the same salt."""
     stream: bool | None = None
@@ -104,3 +108,8 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     def num_logprobs(self) -> int | None:
         """How many likeliest tokens to tell with each token; None: nothing is told."""
         return None
+
+    @property
+    def num_prompt_logprobs(self) -> int | None:
+        """The same of the prompt."""
+        return self.prompt_logprobs

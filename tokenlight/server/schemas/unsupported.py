@@ -34,7 +34,6 @@ COMMON: dict[str, Unsupported] = {
     "best_of": Unsupported(advice="use n and choose among the choices", harmless=(1,)),
     "use_beam_search": Unsupported(advice="leave it out: tokens are sampled one by one"),
     "store": Unsupported(advice="leave it out: nothing is stored"),
-    "prompt_logprobs": Unsupported(advice="leave it out"),
     "bad_words": Unsupported(advice="leave it out"),
     "allowed_token_ids": Unsupported(advice="leave it out"),
     "truncate_prompt_tokens": Unsupported(advice="shorten the prompt yourself: nothing is cut"),
