@@ -12,7 +12,7 @@ import pytest
 
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import MODEL, make_server, running
-from tokenlight.base.errors import ConfigError
+from tokenlight.base.errors import ConfigError, EngineStalled
 from tokenlight.config import ServerConfig
 from tokenlight.server.run import EXIT_ENGINE_DEAD, bind, url_of
 
@@ -94,16 +94,14 @@ def test_when_the_engine_dies_everyone_hears_503_and_the_server_ends_non_zero():
 
 
 def test_health_is_what_the_engine_says_now():
-    from tests.server.fake_engine import Health
-
     engine = FakeEngine()
     with running(engine) as server:
         assert httpx.get(f"{server.url}/health").json() == {"status": "ok"}
-        engine.bad_health = Health(ok=False, code="engine_stalled", reason="no step for 12 s")
+        engine.fault = EngineStalled("no step for 12 s")
         answer = httpx.get(f"{server.url}/health")
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_stalled")
         assert answer.json()["error"]["message"] == "no step for 12 s"
-        engine.bad_health = None
+        engine.fault = None
         assert httpx.get(f"{server.url}/health").status_code == 200
 
 

@@ -9,8 +9,9 @@ import pytest
 from openai import NotFoundError
 
 import tokenlight
-from tests.server.fake_engine import CONTEXT_TOKENS, FakeEngine, Health
+from tests.server.fake_engine import CONTEXT_TOKENS, FakeEngine
 from tests.server.running import MODEL, running
+from tokenlight.base.errors import EngineStalled
 
 HI = [{"role": "user", "content": "hi"}]
 ADMIN = {"x-api-key": "admin"}
@@ -90,7 +91,7 @@ def test_ready_follows_health_and_room():
         answer = httpx.get(ready)
         assert (answer.status_code, answer.json()["error"]["code"]) == (429, "overloaded")
         stream.close()
-        engine.bad_health = Health(ok=False, code="engine_stalled", reason="no step")
+        engine.fault = EngineStalled("no step")
         assert httpx.get(ready).json()["error"]["code"] == "engine_stalled"
 
 

@@ -7,12 +7,12 @@ stays small and starts at once.
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 
 from tokenlight import wire
 from tokenlight.base.clock import now_s
 from tokenlight.base.errors import (
     EngineDead,
+    EngineError,
     EngineStalled,
     InternalError,
     InvalidRequest,
@@ -28,15 +28,6 @@ from tokenlight.engine.stream import Stream
 _log = get_log("client")
 
 _STOPPING = "the server is stopping; send this again to another one, or when it is back"
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """Whether a new request would be served now. `code` is "ok" or an `EngineError`'s."""
-
-    ok: bool
-    code: str
-    reason: str
 
 
 class AsyncLLM:
@@ -181,10 +172,9 @@ class AsyncLLM:
         """What was computed so far serves no later prompt; running requests are not touched."""
         self._link.send(wire.ResetPrefixCache())
 
-    def health(self) -> Health:
-        """Whether the engine makes progress, judged now."""
-        fault = self._link.fault()
-        return Health(True, "ok", "") if fault is None else Health(False, fault.code, str(fault))
+    def health(self) -> EngineError | None:
+        """Why a new request would not be served, judged now; None when it would be."""
+        return self._link.fault()
 
     def status(self) -> wire.Status:
         """The engine's latest heartbeat, at most about a second old while it is healthy."""

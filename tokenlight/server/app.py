@@ -56,7 +56,7 @@ ENDPOINTS = [
 
 def make_app(svc: Services) -> Starlette:
     """An ASGI application around these services."""
-    svc.metrics.watch(svc.engine.status, lambda: svc.engine.health().ok)
+    svc.metrics.watch(svc.engine.status, lambda: svc.engine.health() is None)
     app = Starlette(
         routes=[endpoint.route() for endpoint in ENDPOINTS],
         middleware=[

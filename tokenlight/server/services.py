@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from tokenlight import wire
 from tokenlight.base.clock import unix_s
-from tokenlight.base.errors import InvalidRequest, ModelNotFound, ServerStopping
+from tokenlight.base.errors import EngineError, InvalidRequest, ModelNotFound, ServerStopping
 from tokenlight.config import ServerConfig
 from tokenlight.server.metrics import Metrics
 from tokenlight.server.prefixes import RecentPrompts
@@ -20,17 +20,6 @@ from tokenlight.server.store import ResponseStore
 from tokenlight.text import Tokenizer
 from tokenlight.text.conversation import Template
 from tokenlight.text.dialect import Dialect
-
-
-class EngineHealth(Protocol):
-    """Whether a new request would be served now; `code` is an error's when not."""
-
-    @property
-    def ok(self) -> bool: ...
-    @property
-    def code(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
 
 
 class Engine(Protocol):
@@ -57,7 +46,7 @@ class Engine(Protocol):
 
     def reset_prefix_cache(self) -> None: ...
 
-    def health(self) -> EngineHealth: ...
+    def health(self) -> EngineError | None: ...
 
     def status(self) -> wire.Status: ...
 

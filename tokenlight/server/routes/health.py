@@ -9,7 +9,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tokenlight.base.errors import EngineDead, EngineError, EngineStalled
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.services import Services, services
 
@@ -26,15 +25,10 @@ async def get_health(request: Request) -> Response:
 def check_health(svc: Services) -> None:
     """Raises ServerStopping, EngineDead or EngineStalled when a new request would not be served."""
     svc.lifecycle.check_open()
-    health = svc.engine.health()
-    if not health.ok:
-        raise _FAULTS.get(health.code, EngineDead)(health.reason)
+    fault = svc.engine.health()
+    if fault is not None:
+        raise fault
 
-
-_FAULTS: dict[str, type[EngineError]] = {
-    EngineDead.code: EngineDead,
-    EngineStalled.code: EngineStalled,
-}
 
 ENDPOINTS = [
     Endpoint(
