@@ -15,18 +15,23 @@ from tokenlight.engine.stream import Stream
 from tokenlight.wire import Delta, PromptLogprobs
 
 
+def said(token_ids: list[int], *, num_cached_tokens: int = 0, **rest: object) -> Delta:
+    return Delta(request_id="a", token_ids=token_ids, num_cached_tokens=num_cached_tokens, **rest)
+
+
 async def test_a_slow_reader_gets_one_merged_delta():
     stream = Stream()
-    stream.push(Delta("a", [1], 5, None, 1))
-    stream.push(Delta("a", [2, 3], 5, None, 3))
-    stream.push(Delta("a", [], 5, "stop", 4))
-    assert await stream.next() == Delta("a", [1, 2, 3], 5, "stop", 4)
+    stream.push(said([1], num_cached_tokens=5, num_sampled_tokens=1))
+    stream.push(said([2, 3], num_cached_tokens=5, num_sampled_tokens=3))
+    last = {"num_cached_tokens": 5, "num_sampled_tokens": 4, "finish_reason": "stop"}
+    stream.push(said([], **last))
+    assert await stream.next() == said([1, 2, 3], **last)
     assert stream.is_finished
 
 
 async def test_what_the_first_delta_tells_of_the_prompt_outlives_a_merge():
     stream, told = Stream(), [PromptLogprobs(-1.0, [5], [-0.5], 2)]
-    delta = Delta(request_id="a", token_ids=[1], num_cached_tokens=0, prompt_logprobs=told)
+    delta = said([1], prompt_logprobs=told)
     stream.push(delta)
     stream.push(msgspec.structs.replace(delta, token_ids=[2], prompt_logprobs=None))
     assert (await stream.next()).prompt_logprobs == told
@@ -36,14 +41,14 @@ async def test_a_waiting_reader_is_woken():
     stream = Stream()
     reader = asyncio.create_task(stream.next())
     await asyncio.sleep(0)
-    stream.push(Delta("a", [7], 0))
+    stream.push(said([7]))
     assert (await reader).token_ids == [7]
     assert not stream.is_finished
 
 
 async def test_a_fault_comes_after_what_was_delivered():
     stream = Stream()
-    stream.push(Delta("a", [7], 0))
+    stream.push(said([7]))
     stream.fail(EngineDead("gone"))
     assert (await stream.next()).token_ids == [7]
     with pytest.raises(EngineDead, match="gone"):
@@ -57,7 +62,7 @@ async def test_a_cancelled_reader_loses_nothing():
     reader.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reader
-    stream.push(Delta("a", [7], 0))
+    stream.push(said([7]))
     assert (await stream.next()).token_ids == [7]
 
 
@@ -68,10 +73,10 @@ def test_every_token_once_and_in_order(script):
     async def play():
         stream, read = Stream(), []
         for tokens, reads in script:
-            stream.push(Delta("a", tokens, 0))
+            stream.push(said(tokens))
             if reads:
                 read += (await stream.next()).token_ids
-        stream.push(Delta("a", [], 0, "length"))
+        stream.push(said([], finish_reason="length"))
         return read + (await stream.next()).token_ids
 
     assert asyncio.run(play()) == [token for tokens, _ in script for token in tokens]

@@ -206,7 +206,13 @@ class FakeEngine:
             if place == self.error_after:
                 raise EngineError("this request produced NaN")
             if seen.is_cut:
-                yield wire.Delta(seen.request_id, [], 0, "abort", start)
+                yield wire.Delta(
+                    request_id=seen.request_id,
+                    token_ids=[],
+                    num_cached_tokens=0,
+                    finish_reason="abort",
+                    num_sampled_tokens=start,
+                )
                 return
             new = ids[start : start + self.tokens_per_delta]
             sampled = start + len(new)

@@ -60,8 +60,15 @@ def test_messages_to_the_engine_survive(message):
         STATUS,
         wire.Deltas(
             deltas=[
-                wire.Delta("a", [1, 2], 3),
-                wire.Delta("b", [], 0, "error", 4, "the logits were not finite"),
+                wire.Delta(request_id="a", token_ids=[1, 2], num_cached_tokens=3),
+                wire.Delta(
+                    request_id="b",
+                    token_ids=[],
+                    num_cached_tokens=0,
+                    finish_reason="error",
+                    num_sampled_tokens=4,
+                    error="the logits were not finite",
+                ),
             ]
         ),
     ],

@@ -105,7 +105,7 @@ class Loop:
 
     def _submit(self, message: wire.Generate) -> None:
         number = next(self._numbers)
-        prompt_token_ids = np.frombuffer(message.prompt_token_ids, np.int32)
+        prompt_token_ids = np.asarray(wire.unpack_token_ids(message.prompt_token_ids))
         try:
             self._runner.add(number, message.sampling, prompt_token_ids, message.stop_token_ids)
             self._scheduler.submit(
@@ -119,7 +119,7 @@ class Loop:
         except Exception as fault:  # whatever is wrong with one request ends no other
             self._runner.remove(number)
             _log.error(event("request_refused", request=message.request_id, fault=fault))
-            self._send([_failed(message.request_id, str(fault))])
+            self._send([_last(message.request_id, "error", str(fault))])
             return
         self._ids[message.request_id] = number
         self._names[number] = message.request_id
@@ -138,7 +138,7 @@ class Loop:
         self._scheduler.abort(number)
         self._forget(number)
         self._board.stats = self._scheduler.stats()
-        self._send([wire.Delta(message.request_id, [], 0, "abort")])
+        self._send([_last(message.request_id, "abort")])
 
     def _launch(self, plan: StepPlan) -> Flight:
         self._board.step_started_s = now_s()
@@ -171,11 +171,13 @@ class Loop:
             failed
             + [
                 wire.Delta(
-                    self._names[d.id] if d.finish_reason is None else self._forget(d.id),
-                    d.token_ids,
-                    d.num_cached_tokens,
-                    _REASONS[d.finish_reason],
-                    d.num_sampled_tokens,
+                    request_id=(
+                        self._names[d.id] if d.finish_reason is None else self._forget(d.id)
+                    ),
+                    token_ids=d.token_ids,
+                    num_cached_tokens=d.num_cached_tokens,
+                    finish_reason=_REASONS[d.finish_reason],
+                    num_sampled_tokens=d.num_sampled_tokens,
                     logprobs=told.get(d.id) if d.token_ids else None,
                     prompt_logprobs=prompts.get(d.id),
                 )
@@ -191,7 +193,7 @@ class Loop:
         for number in map(int, numbers):
             if number in self._names:  # else it was aborted while its step was in flight
                 self._scheduler.abort(number)
-                deltas.append(_failed(self._forget(number), why))
+                deltas.append(_last(self._forget(number), "error", why))
                 self._board.num_failed += 1
                 _log.error(event("request_failed", request=deltas[-1].request_id, why=why))
         return deltas
@@ -235,5 +237,8 @@ def _by_request(plan: StepPlan, outcome: Sampled) -> dict[int, list[wire.TokenLo
     }
 
 
-def _failed(request_id: str, why: str) -> wire.Delta:
-    return wire.Delta(request_id, [], 0, "error", 0, why)
+def _last(request_id: str, reason: wire.FinishReason, why: str | None = None) -> wire.Delta:
+    """The end of a request that the scheduler did not end."""
+    return wire.Delta(
+        request_id=request_id, token_ids=[], num_cached_tokens=0, finish_reason=reason, error=why
+    )

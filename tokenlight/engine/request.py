@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From arguments to `wire.Generate`: behind this door every request fits the model."""
 
-from array import array
 from collections.abc import Sequence
 
 import msgspec
@@ -73,16 +72,16 @@ def _check_types(request: wire.Generate) -> None:
 
 def _packed(prompt_token_ids: Sequence[int], vocab_size: int) -> bytes:
     try:
-        packed = array("i", prompt_token_ids)
+        packed = wire.pack_token_ids(prompt_token_ids)
     except (TypeError, OverflowError) as fault:
         raise InvalidRequest(f"a prompt token is not a token id: {fault}", param="prompt") from None
-    ids = np.frombuffer(packed, np.int32)
+    ids = np.asarray(wire.unpack_token_ids(packed))
     if int(ids.min()) < 0 or int(ids.max()) >= vocab_size:
         wrong = int(ids[(ids < 0) | (ids >= vocab_size)][0])
         raise InvalidRequest(
             f"prompt token {wrong} is outside the vocabulary of {vocab_size} tokens", param="prompt"
         )
-    return packed.tobytes()
+    return packed
 
 
 def _check_sampling(sampling: wire.SamplingParams) -> None:

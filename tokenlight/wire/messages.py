@@ -95,7 +95,7 @@ class PromptLogprobs(TokenLogprobs, frozen=True, array_like=True):
     """1 for the likeliest."""
 
 
-class Delta(msgspec.Struct, frozen=True, array_like=True):
+class Delta(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """What one step did for one request."""
 
     request_id: str
