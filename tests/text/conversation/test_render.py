@@ -163,6 +163,19 @@ def test_several_calls_become_a_turn_each_where_one_is_the_most():
     assert places == sorted(places)
 
 
+def test_text_that_a_template_would_drop_beside_calls_is_a_turn_before_them():
+    dropping = ChatTemplate(
+        "{{ tools | tojson if tools else '' }}{% for m in messages %}{{ m.role }}:"
+        "{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% else %}{{ m.content }}{% endif %}\n"
+        "{% endfor %}"
+    )
+    traits = read_traits(dropping)
+    assert not traits.takes_text_with_calls
+    turns = (says("user", "x"), calls('{"command": "ls"}', say="Looking."), *answers("out"))
+    text = render_text(dropping, traits, Conversation(turns=turns, tools=(BASH,)))
+    assert text.index("assistant:Looking.\nassistant:[") < text.index("tool:out")
+
+
 def test_reasoning_is_rendered_where_the_template_wants_it():
     turn = Turn("assistant", (Reasoning("hmm"), Text("yes")))
     assert "<think>\nhmm\n</think>\n\nyes" in render("tools", says("user", "x"), turn)

@@ -22,7 +22,12 @@ FULL = Traits(takes_strings=True, reasoning_key="reasoning_content")
         ("stern", Traits(system="first", takes_strings=True, reasoning_key="reasoning_content")),
         ("tags", Traits(reasoning_key="reasoning_content")),
         ("alternating", PLAINEST),
-        ("nines", Traits(system="first", alternates=True, takes_any_id=False)),
+        (
+            "nines",
+            Traits(
+                system="first", alternates=True, takes_any_id=False, takes_text_with_calls=False
+            ),
+        ),
         (
             "single",
             Traits(takes_strings=True, takes_parallel=False, reasoning_key="reasoning_content"),

@@ -9,6 +9,8 @@ What a template cannot render in its own way is said in another (`traits.py` tel
     two turns of one role where they must alternate: one turn, a blank line between
     call ids              where nine characters are asked for: nine that follow from the id
     several calls         where one turn may hold one: a turn each, its result behind it
+    text beside calls     where it would be dropped: a turn of its own, before the calls (unless
+                          turns must alternate: then it is lost, as the template has it)
 
 Each of these changes only the turn it is about, so the text of earlier turns stays what it was.
 """
@@ -109,17 +111,34 @@ def _messages(traits: Traits, conversation: Conversation) -> Iterator[dict[str, 
     elif system:
         yield {"role": "system", "content": system}
     for turn in turns if traits.takes_parallel else _one_call_each(turns):
-        match turn.role:
-            case "system" if traits.system != "anywhere":
-                text = f"{_LATE_OPEN}{turn.text}{_LATE_CLOSE}"
-                yield {"role": "user", "content": text}
-            case "system" | "user":
-                yield {"role": turn.role, "content": turn.text}
-            case "assistant":
-                yield _assistant(traits, turn)
-            case "tool":
-                for result in turn.results:
-                    yield _result(traits, result)
+        yield from _turn(traits, turn)
+
+
+def _turn(traits: Traits, turn: Turn) -> Iterator[dict[str, Any]]:
+    match turn.role:
+        case "system" if traits.system != "anywhere":
+            text = f"{_LATE_OPEN}{turn.text}{_LATE_CLOSE}"
+            yield {"role": "user", "content": text}
+        case "system" | "user":
+            yield {"role": turn.role, "content": turn.text}
+        case "assistant" if _loses_text(traits, turn):
+            said = tuple(part for part in turn.parts if part not in turn.calls)
+            yield _assistant(traits, Turn("assistant", said))
+            yield _assistant(traits, Turn("assistant", turn.calls))
+        case "assistant":
+            yield _assistant(traits, turn)
+        case "tool":
+            for result in turn.results:
+                yield _result(traits, result)
+
+
+def _loses_text(traits: Traits, turn: Turn) -> bool:
+    return (
+        traits.has_tools
+        and not traits.takes_text_with_calls
+        and not traits.alternates
+        and bool(turn.text and turn.calls)
+    )
 
 
 def _with_system_in_user(system: str, turns: tuple[Turn, ...]) -> tuple[Turn, ...]:

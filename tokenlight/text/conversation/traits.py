@@ -53,6 +53,8 @@ class Traits:
     """Whether it takes call ids of any form; otherwise nine letters and digits."""
     takes_parallel: bool = True
     """Whether an assistant's turn may hold several calls."""
+    takes_text_with_calls: bool = True
+    """Whether an assistant's text is rendered beside its calls, not dropped."""
     reasoning_key: str | None = None
     """Under which name it renders an assistant's reasoning, where it does."""
 
@@ -159,6 +161,7 @@ def _tools(probe: _Probe, plain: Traits) -> Traits:
             arguments = {_K: _V} if takes_objects else f'{{"{_K}": "{_V}"}}'
             both = _calling(id, arguments)
             both["tool_calls"] += _calling(other_id, arguments)["tool_calls"]
+            speaking = {**_calling(id, arguments), "content": _A}
             return Traits(
                 system=plain.system,
                 alternates=plain.alternates,
@@ -169,6 +172,9 @@ def _tools(probe: _Probe, plain: Traits) -> Traits:
                     [_user(_U), both, _result(id), _result(other_id)],
                     _U, _V, _V, _R, _R,
                     tools=[_TOOL],
+                ),
+                takes_text_with_calls=probe.shows(
+                    [_user(_U), speaking, _result(id)], _U, _A, _V, _R, tools=[_TOOL]
                 ),
                 reasoning_key=plain.reasoning_key,
             )  # fmt: skip
