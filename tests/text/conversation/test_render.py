@@ -173,7 +173,7 @@ def test_text_that_a_template_would_drop_beside_calls_is_a_turn_before_them():
     assert not traits.takes_text_with_calls
     turns = (says("user", "x"), calls('{"command": "ls"}', say="Looking."), *answers("out"))
     text = render_text(dropping, traits, Conversation(turns=turns, tools=(BASH,)))
-    assert text.index("assistant:Looking.\nassistant:[") < text.index("tool:out")
+    assert text.index("assistant:Looking.assistant:[") < text.index("tool:out")
 
 
 def test_reasoning_is_rendered_where_the_template_wants_it():
