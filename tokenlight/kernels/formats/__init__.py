@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """How weights are stored: dense types and the block types of GGUF, each in a layout.
 
-Layout `rows` is the file's own. Other layouts permute the same bytes for an implementation's sake;
-`kernels.pack_linear` makes them once, at load, and `formats/tile16.py` says what they are.
+Layout `rows` is the file's own; its block sizes are those of `checkpoint`. Other layouts permute
+the same bytes for an implementation's sake; `kernels.pack_linear` makes them once, at load, and
+`formats/tile16.py` says what they are.
 """
 
 from typing import NamedTuple
+
+from tokenlight.checkpoint import STORED_FORMATS
 
 
 class Format(NamedTuple):
@@ -30,24 +33,8 @@ class Format(NamedTuple):
 
 
 FORMATS: dict[str, Format] = {
-    f.name: f
-    for f in (
-        Format("f32", 1, 4),
-        Format("f16", 1, 2),
-        Format("bf16", 1, 2),
-        Format("q4_0", 32, 18),
-        Format("q4_1", 32, 20),
-        Format("q5_0", 32, 22),
-        Format("q5_1", 32, 24),
-        Format("q8_0", 32, 34),
-        Format("iq4_nl", 32, 18),
-        Format("mxfp4", 32, 17),
-        Format("q2_k", 256, 84),
-        Format("q3_k", 256, 110),
-        Format("q4_k", 256, 144),
-        Format("q5_k", 256, 176),
-        Format("q6_k", 256, 210),
-    )
+    name: Format(name, stored.block_elements, stored.block_bytes)
+    for name, stored in STORED_FORMATS.items()
 }
 
 __all__ = ["FORMATS", "Format"]
