@@ -117,7 +117,7 @@ def test_the_banner_says_where_what_and_how_to_try(has_key, is_default_model):
 def test_progress_away_from_a_terminal_is_a_line_per_tenth(capsys):
     line = ProgressLine()
     line.show(FetchProgress(stage="start", text="downloading 93 MB"))
-    for done in range(1, 101):
+    for done in (0, 0, *range(101)):  # at first, asked again before anything came
         line.show(FetchProgress(stage="download", text="down", done_bytes=done, total_bytes=100))
     line.show(FetchProgress(stage="done", text="it is at /x"))
     said = capsys.readouterr().err.splitlines()

@@ -2,11 +2,7 @@
 """A model's files without torch: headers, configuration, tokenizer and template sources."""
 
 from tokenlight.checkpoint.checkpoint import Checkpoint, TensorEntry, TokenizerSource
-from tokenlight.checkpoint.fetch.default_model import (
-    DEFAULT_MODEL,
-    fetch_default_model,
-    find_default_model,
-)
+from tokenlight.checkpoint.fetch.default_model import fetch_default_model
 from tokenlight.checkpoint.fetch.hub import fetch_hub_model, is_hub_id
 from tokenlight.checkpoint.fetch.progress import FetchProgress, Progress
 from tokenlight.checkpoint.formats import STORED_FORMATS, StoredFormat
@@ -15,7 +11,6 @@ from tokenlight.checkpoint.metadata import Metadata
 from tokenlight.checkpoint.open import open_checkpoint, open_tokenizer
 
 __all__ = [
-    "DEFAULT_MODEL",
     "STORED_FORMATS",
     "Checkpoint",
     "FetchProgress",
@@ -26,7 +21,6 @@ __all__ = [
     "TokenizerSource",
     "fetch_default_model",
     "fetch_hub_model",
-    "find_default_model",
     "is_hub_id",
     "locate_model",
     "open_checkpoint",

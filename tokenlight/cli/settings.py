@@ -45,6 +45,10 @@ def with_model_files(config: EngineConfig, env: Env) -> EngineConfig:
     return replace(config, model=replace(asked, model=str(path)))
 
 
+# Stages that are told of again and again, as bytes come.
+_MOVING = ("download", "verify")
+
+
 class ProgressLine:
     """A fetch on stderr: one moving line on a terminal, a line per tenth elsewhere."""
 
@@ -53,7 +57,7 @@ class ProgressLine:
         self._last = ""
 
     def show(self, progress: FetchProgress) -> None:
-        if not progress.done_bytes:
+        if progress.stage not in _MOVING:
             self._end_line()
             print(progress.text, file=sys.stderr, flush=True)
             return

@@ -9,7 +9,7 @@ from tokenlight.text.conversation.messages import (
     decode_messages,
     read_messages,
 )
-from tokenlight.text.conversation.render import Rendering, make_rendering, render_text
+from tokenlight.text.conversation.render import make_rendering, render_text
 from tokenlight.text.conversation.traits import PLAINEST, Template, Traits, read_traits
 from tokenlight.text.conversation.turns import (
     Conversation,
@@ -25,18 +25,16 @@ from tokenlight.text.conversation.turns import (
     ToolResult,
     Turn,
 )
-from tokenlight.text.conversation.volatile import VOLATILE_LINES, without_volatile
+from tokenlight.text.conversation.volatile import without_volatile
 
 __all__ = [
     "CUSTOM_INPUT",
     "PLAINEST",
-    "VOLATILE_LINES",
     "Conversation",
     "Message",
     "Part",
     "Reasoning",
     "ReasoningWish",
-    "Rendering",
     "Role",
     "Shape",
     "Template",

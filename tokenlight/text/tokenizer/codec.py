@@ -62,11 +62,6 @@ class Codec:
         [ids] = _encode(self._reads_special if parse_special else self._reads_text, [text])
         return ids
 
-    def find_token(self, token_id: int) -> str | None:
-        """A token as the vocabulary writes it."""
-        token: str | None = self._reads_special.id_to_token(token_id)
-        return token
-
 
 def make_face(
     model: models.Model,
