@@ -28,7 +28,7 @@ void* ThreadScratch(std::size_t num_bytes) {
         memory.reset(static_cast<std::byte*>(::operator new(num_bytes, kAlignment)));
         capacity = num_bytes;
     }
-    if (g_poison) std::memset(memory.get(), 0xFF, num_bytes);
+    if (g_poison && num_bytes > 0) std::memset(memory.get(), 0xFF, num_bytes);
     return memory.get();
 }
 
