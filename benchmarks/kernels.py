@@ -40,13 +40,13 @@ def best_s(call: Callable[[], object], *, budget_s: float = 0.3) -> float:
 def measure_peaks() -> Peaks:
     memory = torch.ones(256 << 20, dtype=torch.uint8)
     read_s = best_s(lambda: _cpu.probe_read(memory.data_ptr(), memory.numel()))
-    rounds = 2_000_000
-    float_s = best_s(lambda: _cpu.probe_multiply(rounds, False))
-    int_s = best_s(lambda: _cpu.probe_multiply(rounds, True))
+    pieces = 200
+    float_s = best_s(lambda: _cpu.probe_multiply(pieces, False))
+    int_s = best_s(lambda: _cpu.probe_multiply(pieces, True))
     return Peaks(
         memory.numel() / read_s,
-        _cpu.probe_multiply(rounds, False) / float_s,
-        _cpu.probe_multiply(rounds, True) / int_s,
+        _cpu.probe_multiply(pieces, False) / float_s,
+        _cpu.probe_multiply(pieces, True) / int_s,
     )
 
 

@@ -46,13 +46,23 @@ constexpr std::int64_t kWorkPerThread = 16384;
 // milliseconds.
 constexpr std::int64_t kWorkWithoutGil = 64 << 20;
 
+// Lets other Python threads run for as long as it lives, if there is much work.
+class Company {
+  public:
+    explicit Company(std::int64_t work) {
+        if (work > kWorkWithoutGil) released_.emplace();
+    }
+
+  private:
+    std::optional<nb::gil_scoped_release> released_;
+};
+
+std::int64_t MaxWorkers(std::int64_t work) { return work / kWorkPerThread + 1; }
+
 template <class Args>
-void RunOn(void (*job)(const Args&, Worker&), const Args& args, std::int64_t work,
-           std::int64_t max_workers) {
-    std::optional<nb::gil_scoped_release> released;
-    if (work > kWorkWithoutGil) released.emplace();
-    const std::int64_t wanted = work / kWorkPerThread + 1;
-    ThreadPool::Get().Run(job, args, wanted < max_workers ? wanted : max_workers);
+void RunOn(void (*job)(const Args&, Worker&), const Args& args, std::int64_t work) {
+    const Company company(work);
+    ThreadPool::Get().Run(job, args, MaxWorkers(work));
 }
 
 void BindRowOps(nb::module_& m) {
@@ -63,7 +73,7 @@ void BindRowOps(nb::module_& m) {
             const RmsNormArgs args{At<float>(out), At<const float>(x), At<const float>(weight),
                                    num_outer,      num_inner,          width,
                                    outer_stride,   inner_stride,       eps};
-            RunOn(RmsNorm, args, num_outer * num_inner * width, num_outer * num_inner);
+            RunOn(RmsNorm, args, num_outer * num_inner * width);
         },
         "out"_a, "x"_a, "weight"_a, "num_outer"_a, "num_inner"_a, "width"_a, "outer_stride"_a,
         "inner_stride"_a, "eps"_a);
@@ -74,7 +84,7 @@ void BindRowOps(nb::module_& m) {
                   std::int64_t x_stride, float cap) {
                 const ActivationArgs args{At<float>(out), At<const float>(x), num_rows,
                                           width,          x_stride,           cap};
-                RunOn(job, args, 4 * num_rows * width, num_rows);
+                RunOn(job, args, 4 * num_rows * width);
             },
             "out"_a, "x"_a, "num_rows"_a, "width"_a, "x_stride"_a, "cap"_a);
     };
@@ -90,7 +100,7 @@ void BindRowOps(nb::module_& m) {
                                 num_tokens,   num_q_heads,  num_k_heads,
                                 head_dim,     rotated,      q_stride,
                                 k_stride};
-            RunOn(Rope, args, num_tokens * (num_q_heads + num_k_heads) * rotated, num_tokens);
+            RunOn(Rope, args, num_tokens * (num_q_heads + num_k_heads) * rotated);
         },
         "q"_a, "k"_a, "cos_sin"_a, "num_tokens"_a, "num_q_heads"_a, "num_k_heads"_a, "head_dim"_a,
         "rotated"_a, "q_stride"_a, "k_stride"_a);
@@ -127,8 +137,11 @@ void BindWeightOps(nb::module_& m) {
                             x_stride,
                             format,
                             nullptr};
-            args.scratch = ThreadScratch(LinearScratchBytes(args, ThreadPool::Get().num_threads()));
-            RunOn(Linear, args, num_rows * n * k / 16, n);
+            ThreadPool& pool = ThreadPool::Get();
+            args.scratch = ThreadScratch(LinearScratchBytes(args, pool.num_threads()));
+            const std::int64_t work = num_rows * n * k / 16;
+            const Company company(work);
+            Linear(args, pool, MaxWorkers(work));
         },
         "y"_a, "x"_a, "weight"_a, "bias"_a, "num_rows"_a, "n"_a, "k"_a, "x_stride"_a, "format"_a);
     m.def(
@@ -143,7 +156,7 @@ void BindWeightOps(nb::module_& m) {
                                      width,
                                      format};
             CheckIds(args);
-            RunOn(Embedding, args, 2 * num_ids * width, num_ids);
+            RunOn(Embedding, args, 2 * num_ids * width);
         },
         "out"_a, "ids"_a, "table"_a, "num_ids"_a, "num_rows"_a, "width"_a, "format"_a);
 }
@@ -190,7 +203,7 @@ void BindPagedOps(nb::module_& m) {
                                    k_stride,
                                    v_stride};
             CheckWriteKv(args);
-            RunOn(WriteKv, args, 2 * batch.num_tokens * num_heads * head_dim, batch.num_tokens);
+            RunOn(WriteKv, args, 2 * batch.num_tokens * num_heads * head_dim);
         },
         "batch"_a, "k"_a, "v"_a, "k_cache"_a, "v_cache"_a, "positions"_a, "cache_type"_a,
         "num_heads"_a, "head_dim"_a, "k_stride"_a, "v_stride"_a);
@@ -223,8 +236,9 @@ void BindPagedOps(nb::module_& m) {
             }
             work *= args.HeadsPerGroup() * head_dim * kPartitionTokens / 8;
             void* scratch = ThreadScratch(AttentionScratchBytes(args, plan, num_workers));
-            RunOn(PagedAttention, PlannedAttention(args, plan, scratch), work,
-                  static_cast<std::int64_t>(plan.items.size()));
+            const Company company(work);
+            PagedAttention(PlannedAttention(args, plan, num_workers, scratch), pool,
+                           MaxWorkers(work));
         },
         "batch"_a, "out"_a, "q"_a, "k_cache"_a, "v_cache"_a, "kv_lens"_a, "cache_type"_a,
         "num_heads"_a, "num_kv_heads"_a, "head_dim"_a, "q_stride"_a, "window"_a, "scale"_a,
@@ -250,7 +264,7 @@ void BindSample(nb::module_& m) {
                             stride,
                             nullptr};
             args.scratch = ThreadScratch(SampleScratchBytes(args, ThreadPool::Get().num_threads()));
-            RunOn(Sample, args, num_rows * vocabulary, num_rows);
+            RunOn(Sample, args, num_rows * vocabulary);
         },
         "ids"_a, "logits"_a, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "seeds"_a,
         "positions"_a, "num_rows"_a, "vocabulary"_a, "stride"_a);
@@ -295,13 +309,13 @@ void BindProbes(nb::module_& m) {
         "memory"_a, "num_bytes"_a, "Read memory once, on all threads.");
     m.def(
         "probe_multiply",
-        [](std::int64_t num_rounds, bool ints) {
+        [](std::int64_t num_pieces, bool ints) {
             ThreadPool& pool = ThreadPool::Get();
-            pool.Run(ints ? MultiplyInts : MultiplyFloats, PeakProbe{num_rounds},
+            pool.Run(ints ? MultiplyInts : MultiplyFloats, PeakProbe{num_pieces},
                      pool.num_threads());
-            return num_rounds * kProbeChains * pool.num_threads() * (ints ? 128 : 32);
+            return num_pieces * kProbeRounds * kProbeChains * (ints ? 128 : 32);
         },
-        "num_rounds"_a, "ints"_a, "Multiply and add on all threads; returns how many operations.");
+        "num_pieces"_a, "ints"_a, "Multiply and add on all threads; returns how many operations.");
 }
 
 }  // namespace

@@ -37,10 +37,12 @@ inline void ActivationRow(float* out, const float* x, std::int64_t width, float 
 
 template <class F>
 inline void ActivationRows(const ActivationArgs& a, Worker& worker) {
-    const std::int64_t first = a.num_rows * worker.index() / worker.count();
-    const std::int64_t last = a.num_rows * (worker.index() + 1) / worker.count();
-    for (std::int64_t row = first; row < last; ++row) {
-        ActivationRow<F>(a.out + row * a.width, a.x + row * a.x_stride, a.width, a.cap);
+    for (std::int64_t first = worker.Next() * kRowsTogether; first < a.num_rows;
+         first = worker.Next() * kRowsTogether) {
+        const std::int64_t last = Least(a.num_rows, first + kRowsTogether);
+        for (std::int64_t row = first; row < last; ++row) {
+            ActivationRow<F>(a.out + row * a.width, a.x + row * a.x_stride, a.width, a.cap);
+        }
     }
 }
 

@@ -76,6 +76,28 @@ void Split(const AttentionArgs& a, const AttentionItem& whole, std::int64_t piec
     plan.merges.push_back(merge);
 }
 
+void AttendItems(const PlannedAttention& call, Worker& worker) {
+    switch (call.args.cache_type) {
+        case FloatType::kF32:
+            return TL_DISPATCH(AttendAll<float>)(call, worker);
+        case FloatType::kF16:
+            return TL_DISPATCH(AttendAll<Half>)(call, worker);
+        case FloatType::kBf16:
+            return TL_DISPATCH(AttendAll<Bf16>)(call, worker);
+    }
+}
+
+void MergeItems(const PlannedAttention& call, Worker& worker) {
+    switch (call.args.cache_type) {
+        case FloatType::kF32:
+            return TL_DISPATCH(MergeAll<float>)(call, worker);
+        case FloatType::kF16:
+            return TL_DISPATCH(MergeAll<Half>)(call, worker);
+        case FloatType::kBf16:
+            return TL_DISPATCH(MergeAll<Bf16>)(call, worker);
+    }
+}
+
 }  // namespace
 
 AttentionPlan AttentionPlan::Make(const AttentionArgs& args, int num_workers) {
@@ -123,15 +145,9 @@ std::size_t AttentionScratchBytes(const AttentionArgs& args, const AttentionPlan
     return static_cast<std::size_t>(num_workers * buffers + partials) * sizeof(float);
 }
 
-void PagedAttention(const PlannedAttention& call, Worker& worker) {
-    switch (call.args.cache_type) {
-        case FloatType::kF32:
-            return TL_DISPATCH(Attend<float>)(call, worker);
-        case FloatType::kF16:
-            return TL_DISPATCH(Attend<Half>)(call, worker);
-        case FloatType::kBf16:
-            return TL_DISPATCH(Attend<Bf16>)(call, worker);
-    }
+void PagedAttention(const PlannedAttention& call, ThreadPool& pool, std::int64_t max_workers) {
+    pool.Run(AttendItems, call, std::min<std::int64_t>(max_workers, call.num_workers));
+    if (call.num_merges > 0) pool.Run(MergeItems, call, 1);
 }
 
 }  // namespace tokenlight::cpu

@@ -71,21 +71,24 @@ struct PlannedAttention {
     std::int64_t num_items;
     std::int64_t num_merges;
     std::int64_t max_rows;
-    void* scratch;  // AttentionScratchBytes bytes, aligned to 64
+    int num_workers;  // at most so many take part
+    void* scratch;    // AttentionScratchBytes bytes, aligned to 64
 
-    PlannedAttention(const AttentionArgs& a, const AttentionPlan& plan, void* memory)
+    PlannedAttention(const AttentionArgs& a, const AttentionPlan& plan, int workers, void* memory)
         : args(a),
           items(plan.items.data()),
           merges(plan.merges.data()),
           num_items(static_cast<std::int64_t>(plan.items.size())),
           num_merges(static_cast<std::int64_t>(plan.merges.size())),
           max_rows(plan.max_rows),
+          num_workers(workers),
           scratch(memory) {}
 };
 
 std::size_t AttentionScratchBytes(const AttentionArgs& args, const AttentionPlan& plan,
                                   int num_workers);
 
-void PagedAttention(const PlannedAttention& call, Worker& worker);
+// Computes the call's items, then merges what they left in parts.
+void PagedAttention(const PlannedAttention& call, ThreadPool& pool, std::int64_t max_workers);
 
 }  // namespace tokenlight::cpu

@@ -245,18 +245,24 @@ inline void MergeItem(const AttentionArgs& a, const AttentionItem& item, float* 
 }
 
 template <class T>
-inline void Attend(const PlannedAttention& call, Worker& worker) {
+inline void AttendAll(const PlannedAttention& call, Worker& worker) {
     auto* memory = static_cast<float*>(call.scratch);
     const std::int64_t buffer_floats = AttentionBuffers(call.args, call.max_rows, memory).total;
     const AttentionBuffers buffers(call.args, call.max_rows,
                                    memory + worker.index() * buffer_floats);
-    float* partials = memory + worker.count() * buffer_floats;
+    float* partials = memory + call.num_workers * buffer_floats;
     const std::int64_t stride = (call.max_rows + 15) / 16 * 16;
     for (std::int64_t i = worker.Next(); i < call.num_items; i = worker.Next()) {
         AttendItem<T>(call.args, call.items[i], stride, buffers, partials);
     }
-    if (call.num_merges == 0) return;
-    worker.Sync();
+}
+
+// Once all items are done.
+template <class T>
+inline void MergeAll(const PlannedAttention& call, Worker& worker) {
+    auto* memory = static_cast<float*>(call.scratch);
+    const std::int64_t buffer_floats = AttentionBuffers(call.args, call.max_rows, memory).total;
+    float* partials = memory + call.num_workers * buffer_floats;
     for (std::int64_t i = worker.Next(); i < call.num_merges; i = worker.Next()) {
         MergeItem<T>(call.args, call.merges[i], partials);
     }

@@ -50,7 +50,7 @@ void CheckIds(const EmbeddingArgs& args) {
 }
 
 void Embedding(const EmbeddingArgs& args, Worker& worker) {
-    for (std::int64_t t = worker.index(); t < args.num_ids; t += worker.count()) {
+    for (std::int64_t t = worker.Next(); t < args.num_ids; t = worker.Next()) {
         float* out = args.out + t * args.width;
         switch (args.format) {
             case WeightFormat::kF32:

@@ -11,10 +11,16 @@ std::size_t LinearScratchBytes(const LinearArgs& args, int num_workers) {
     return static_cast<std::size_t>(TailBytes(args) + copies * XBytes(args));
 }
 
-void Linear(const LinearArgs& args, Worker& worker) {
-    if (IsDense(args.format)) return DenseLinear(args, worker);
-    if (LayoutOf(args.format).num_elements == 32) return QuantizedLinear32(args, worker);
-    QuantizedLinear256(args, worker);
+void Linear(const LinearArgs& args, ThreadPool& pool, std::int64_t max_workers) {
+    if (IsDense(args.format)) {
+        return pool.Run(DenseLinear, LinearJob{args, LinearPhase::kMultiply}, max_workers);
+    }
+    const auto quantized =
+        LayoutOf(args.format).num_elements == 32 ? QuantizedLinear32 : QuantizedLinear256;
+    if (!RoundsPrivately(args)) {
+        pool.Run(quantized, LinearJob{args, LinearPhase::kRound}, max_workers);
+    }
+    pool.Run(quantized, LinearJob{args, LinearPhase::kMultiply}, max_workers);
 }
 
 }  // namespace tokenlight::cpu

@@ -11,6 +11,9 @@ namespace tokenlight::cpu {
 
 // y[t] = W x[t] + bias, for t < num_rows. A row of y has the same bits whatever else is in the
 // call.
+// Many activations are rounded before the first product, few by each worker for itself.
+enum class LinearPhase { kRound, kMultiply };
+
 struct LinearArgs {
     float* y;  // [num_rows, n], contiguous
     const float* x;
@@ -27,11 +30,17 @@ struct LinearArgs {
 // For at most `num_workers` workers. Reads no pointer.
 std::size_t LinearScratchBytes(const LinearArgs& args, int num_workers);
 
-void Linear(const LinearArgs& args, Worker& worker);
+void Linear(const LinearArgs& args, ThreadPool& pool, std::int64_t max_workers);
+
+// A job for the pool: one phase of Linear.
+struct LinearJob {
+    const LinearArgs& args;
+    LinearPhase phase;
+};
 
 // Linear by kind of weight: dense, or in blocks of 32 or 256.
-void DenseLinear(const LinearArgs& args, Worker& worker);
-void QuantizedLinear32(const LinearArgs& args, Worker& worker);
-void QuantizedLinear256(const LinearArgs& args, Worker& worker);
+void DenseLinear(const LinearJob& job, Worker& worker);
+void QuantizedLinear32(const LinearJob& job, Worker& worker);
+void QuantizedLinear256(const LinearJob& job, Worker& worker);
 
 }  // namespace tokenlight::cpu

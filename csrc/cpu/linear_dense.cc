@@ -6,14 +6,14 @@
 
 namespace tokenlight::cpu {
 
-void DenseLinear(const LinearArgs& args, Worker& worker) {
-    switch (args.format) {
+void DenseLinear(const LinearJob& job, Worker& worker) {
+    switch (job.args.format) {
         case WeightFormat::kF32:
-            return TL_DISPATCH(DenseProduct<float>)(args, worker);
+            return TL_DISPATCH(DenseProduct<float>)(job.args, worker);
         case WeightFormat::kF16:
-            return TL_DISPATCH(DenseProduct<Half>)(args, worker);
+            return TL_DISPATCH(DenseProduct<Half>)(job.args, worker);
         case WeightFormat::kBf16:
-            return TL_DISPATCH(DenseProduct<Bf16>)(args, worker);
+            return TL_DISPATCH(DenseProduct<Bf16>)(job.args, worker);
         default:
             return;
     }

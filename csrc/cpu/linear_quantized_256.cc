@@ -6,18 +6,18 @@
 
 namespace tokenlight::cpu {
 
-void QuantizedLinear256(const LinearArgs& args, Worker& worker) {
-    switch (args.format) {
+void QuantizedLinear256(const LinearJob& job, Worker& worker) {
+    switch (job.args.format) {
         case WeightFormat::kQ2K:
-            return TL_DISPATCH(ProductQ2K)(args, worker);
+            return TL_DISPATCH(ProductQ2K)(job, worker);
         case WeightFormat::kQ3K:
-            return TL_DISPATCH(ProductQ3K)(args, worker);
+            return TL_DISPATCH(ProductQ3K)(job, worker);
         case WeightFormat::kQ4K:
-            return TL_DISPATCH(ProductQ4K)(args, worker);
+            return TL_DISPATCH(ProductQ4K)(job, worker);
         case WeightFormat::kQ5K:
-            return TL_DISPATCH(ProductQ5K)(args, worker);
+            return TL_DISPATCH(ProductQ5K)(job, worker);
         case WeightFormat::kQ6K:
-            return TL_DISPATCH(ProductQ6K)(args, worker);
+            return TL_DISPATCH(ProductQ6K)(job, worker);
         default:
             return;
     }

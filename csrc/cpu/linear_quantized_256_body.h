@@ -7,8 +7,8 @@ constexpr int kVectors = kBlockElements / 4;
 #include "cpu/linear_quantized_body.h"
 // clang-format on
 
-inline void ProductQ2K(const LinearArgs& a, Worker& worker) { QuantizedProduct<Q2K>(a, worker); }
-inline void ProductQ3K(const LinearArgs& a, Worker& worker) { QuantizedProduct<Q3K>(a, worker); }
-inline void ProductQ4K(const LinearArgs& a, Worker& worker) { QuantizedProduct<Q4K>(a, worker); }
-inline void ProductQ5K(const LinearArgs& a, Worker& worker) { QuantizedProduct<Q5K>(a, worker); }
-inline void ProductQ6K(const LinearArgs& a, Worker& worker) { QuantizedProduct<Q6K>(a, worker); }
+inline void ProductQ2K(const LinearJob& job, Worker& worker) { RunPhase<Q2K>(job, worker); }
+inline void ProductQ3K(const LinearJob& job, Worker& worker) { RunPhase<Q3K>(job, worker); }
+inline void ProductQ4K(const LinearJob& job, Worker& worker) { RunPhase<Q4K>(job, worker); }
+inline void ProductQ5K(const LinearJob& job, Worker& worker) { RunPhase<Q5K>(job, worker); }
+inline void ProductQ6K(const LinearJob& job, Worker& worker) { RunPhase<Q6K>(job, worker); }

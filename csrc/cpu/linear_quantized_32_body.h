@@ -7,14 +7,10 @@ constexpr int kVectors = kBlockElements / 4;
 #include "cpu/linear_quantized_body.h"
 // clang-format on
 
-inline void ProductQ4_0(const LinearArgs& a, Worker& worker) { QuantizedProduct<Q4_0>(a, worker); }
-inline void ProductQ4_1(const LinearArgs& a, Worker& worker) { QuantizedProduct<Q4_1>(a, worker); }
-inline void ProductQ5_0(const LinearArgs& a, Worker& worker) { QuantizedProduct<Q5_0>(a, worker); }
-inline void ProductQ5_1(const LinearArgs& a, Worker& worker) { QuantizedProduct<Q5_1>(a, worker); }
-inline void ProductQ8_0(const LinearArgs& a, Worker& worker) { QuantizedProduct<Q8_0>(a, worker); }
-inline void ProductIq4Nl(const LinearArgs& a, Worker& worker) {
-    QuantizedProduct<Iq4Nl>(a, worker);
-}
-inline void ProductMxfp4(const LinearArgs& a, Worker& worker) {
-    QuantizedProduct<Mxfp4>(a, worker);
-}
+inline void ProductQ4_0(const LinearJob& job, Worker& worker) { RunPhase<Q4_0>(job, worker); }
+inline void ProductQ4_1(const LinearJob& job, Worker& worker) { RunPhase<Q4_1>(job, worker); }
+inline void ProductQ5_0(const LinearJob& job, Worker& worker) { RunPhase<Q5_0>(job, worker); }
+inline void ProductQ5_1(const LinearJob& job, Worker& worker) { RunPhase<Q5_1>(job, worker); }
+inline void ProductQ8_0(const LinearJob& job, Worker& worker) { RunPhase<Q8_0>(job, worker); }
+inline void ProductIq4Nl(const LinearJob& job, Worker& worker) { RunPhase<Iq4Nl>(job, worker); }
+inline void ProductMxfp4(const LinearJob& job, Worker& worker) { RunPhase<Mxfp4>(job, worker); }

@@ -112,21 +112,23 @@ inline void RoundRow(const float* x, XBlock* blocks, int num_blocks, int row) {
     }
 }
 
-template <class F>
-inline XBlock* RoundActivations(const LinearArgs& a, Worker& worker) {
-    const int num_blocks = static_cast<int>(a.k / kBlockElements);
+// Where the rounded activations of a worker, or of all, are.
+inline XBlock* RoundedActivations(const LinearArgs& a, const Worker& worker) {
     auto* x_blocks =
         reinterpret_cast<XBlock*>(static_cast<std::uint8_t*>(a.scratch) + TailBytes(a));
-    const bool is_private = RoundsPrivately(a);
-    if (is_private)
-        x_blocks += worker.index() * (XBytes(a) / static_cast<std::int64_t>(sizeof(XBlock)));
-    const std::int64_t step = is_private ? 1 : worker.count();
-    for (std::int64_t t = is_private ? 0 : worker.index(); t < a.num_rows; t += step) {
-        RoundRow<F>(a.x + t * a.x_stride, x_blocks + t / kGroupRows * num_blocks, num_blocks,
-                    static_cast<int>(t % kGroupRows));
+    if (!RoundsPrivately(a)) return x_blocks;
+    return x_blocks + worker.index() * (XBytes(a) / static_cast<std::int64_t>(sizeof(XBlock)));
+}
+
+template <class F>
+inline void RoundGroup(const LinearArgs& a, std::int64_t group, XBlock* x_blocks) {
+    const int num_blocks = static_cast<int>(a.k / kBlockElements);
+    const std::int64_t first = group * kGroupRows;
+    const std::int64_t last = Least(a.num_rows, first + kGroupRows);
+    for (std::int64_t t = first; t < last; ++t) {
+        RoundRow<F>(a.x + t * a.x_stride, x_blocks + group * num_blocks, num_blocks,
+                    static_cast<int>(t - first));
     }
-    if (!is_private) worker.Sync();
-    return x_blocks;
 }
 
 // The rows after the last full tile, which are ordered blocks row after row, as a tile whose other
@@ -149,7 +151,10 @@ inline void GatherTail(const LinearArgs& a, std::uint8_t* tile) {
 
 template <class F>
 inline void QuantizedProduct(const LinearArgs& a, Worker& worker) {
-    const XBlock* x_blocks = RoundActivations<F>(a, worker);
+    XBlock* x_blocks = RoundedActivations(a, worker);
+    if (RoundsPrivately(a)) {
+        for (std::int64_t g = 0; g < NumGroups(a); ++g) RoundGroup<F>(a, g, x_blocks);
+    }
     const int num_blocks = static_cast<int>(a.k / kBlockElements);
     const std::int64_t tile_bytes = kTileRows * RowBytes(a.format, a.k);
     const std::int64_t num_tiles = (a.n + kTileRows - 1) / kTileRows;
@@ -183,5 +188,15 @@ inline void QuantizedProduct(const LinearArgs& a, Worker& worker) {
                 }
             }
         }
+    }
+}
+
+template <class F>
+inline void RunPhase(const LinearJob& job, Worker& worker) {
+    if (job.phase == LinearPhase::kMultiply) return QuantizedProduct<F>(job.args, worker);
+    XBlock* x_blocks = RoundedActivations(job.args, worker);
+    const std::int64_t num_groups = NumGroups(job.args);
+    for (std::int64_t g = worker.Next(); g < num_groups; g = worker.Next()) {
+        RoundGroup<F>(job.args, g, x_blocks);
     }
 }

@@ -6,8 +6,10 @@
 
 namespace tokenlight::cpu {
 
-void ReadAll(const ReadProbe& probe, Worker& worker) { TL_DISPATCH(ReadShare)(probe, worker); }
-void MultiplyFloats(const PeakProbe& probe, Worker&) { TL_DISPATCH(FloatChains)(probe); }
-void MultiplyInts(const PeakProbe& probe, Worker&) { TL_DISPATCH(IntChains)(probe); }
+void ReadAll(const ReadProbe& probe, Worker& worker) { TL_DISPATCH(ReadPieces)(probe, worker); }
+void MultiplyFloats(const PeakProbe& probe, Worker& worker) {
+    TL_DISPATCH(FloatChains)(probe, worker);
+}
+void MultiplyInts(const PeakProbe& probe, Worker& worker) { TL_DISPATCH(IntChains)(probe, worker); }
 
 }  // namespace tokenlight::cpu

@@ -11,17 +11,19 @@ namespace tokenlight::cpu {
 
 struct ReadProbe {
     const std::uint8_t* memory;
-    std::int64_t num_bytes;  // a multiple of 64 per worker is read
+    std::int64_t num_bytes;
 };
-// Reads every byte once.
+constexpr std::int64_t kReadPiece = 256 << 10;
+// Reads every whole piece of memory once.
 void ReadAll(const ReadProbe& probe, Worker& worker);
 
 struct PeakProbe {
-    std::int64_t num_rounds;
+    std::int64_t num_pieces;
 };
+constexpr std::int64_t kProbeRounds = 20000;
 constexpr std::int64_t kProbeChains = 12;
-// num_rounds * kProbeChains multiply-adds of 16 floats, or int8 dot products of 64 weights, on each
-// worker.
+// In each piece kProbeRounds * kProbeChains multiply-adds of 16 floats, or int8 dot products of 64
+// weights.
 void MultiplyFloats(const PeakProbe& probe, Worker& worker);
 void MultiplyInts(const PeakProbe& probe, Worker& worker);
 

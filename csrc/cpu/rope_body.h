@@ -17,16 +17,18 @@ inline void RotateHead(float* x, const float* cos, const float* sin, int half) {
 }
 
 inline void RopeTokens(const RopeArgs& a, Worker& worker) {
-    const std::int64_t first = a.num_tokens * worker.index() / worker.count();
-    const std::int64_t last = a.num_tokens * (worker.index() + 1) / worker.count();
     const int half = static_cast<int>(a.rotated / 2);
-    for (std::int64_t token = first; token < last; ++token) {
-        const float* cos = a.cos_sin + token * a.rotated;
-        for (std::int64_t h = 0; h < a.num_q_heads; ++h) {
-            RotateHead(a.q + token * a.q_stride + h * a.head_dim, cos, cos + half, half);
-        }
-        for (std::int64_t h = 0; h < a.num_k_heads; ++h) {
-            RotateHead(a.k + token * a.k_stride + h * a.head_dim, cos, cos + half, half);
+    for (std::int64_t first = worker.Next() * kRowsTogether; first < a.num_tokens;
+         first = worker.Next() * kRowsTogether) {
+        const std::int64_t last = Least(a.num_tokens, first + kRowsTogether);
+        for (std::int64_t token = first; token < last; ++token) {
+            const float* cos = a.cos_sin + token * a.rotated;
+            for (std::int64_t h = 0; h < a.num_q_heads; ++h) {
+                RotateHead(a.q + token * a.q_stride + h * a.head_dim, cos, cos + half, half);
+            }
+            for (std::int64_t h = 0; h < a.num_k_heads; ++h) {
+                RotateHead(a.k + token * a.k_stride + h * a.head_dim, cos, cos + half, half);
+            }
         }
     }
 }

@@ -40,48 +40,53 @@ std::mutex g_pool_mutex;
 
 }  // namespace
 
-void Worker::Sync() {
-    const int next_phase = phase_ + 1;
-    if (count_ > 1) {
-        if (region_.num_arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
-            region_.num_arrived.store(0, std::memory_order_relaxed);
-            region_.next[next_phase & 1].store(0, std::memory_order_relaxed);
-            region_.phase.store(next_phase, std::memory_order_release);
-            region_.phase.notify_all();
-        } else {
-            // A worker cannot be two phases behind: the one that ends the next phase waits for all.
-            while (AwaitChange(region_.phase, phase_) == phase_) {
-            }
-        }
-    } else {
-        region_.next[next_phase & 1].store(0, std::memory_order_relaxed);
-    }
-    phase_ = next_phase;
-}
+// The state of a region: how many helpers are inside, and whether no more may enter.
+namespace gate {
+constexpr std::uint32_t kClosed = 1U << 31;
+constexpr std::uint32_t kInside = kClosed - 1;
+}  // namespace gate
 
 struct ThreadPool::Crew {
-    // Written by Run before `epoch` is raised, read by helpers after.
+    // Written by Run while no helper is inside, read by helpers that have entered.
     Job job = nullptr;
     const void* args = nullptr;
-    Region* region = nullptr;
+    std::atomic<std::int64_t>* next = nullptr;
     int count = 0;
-    bool is_dismissed = false;
 
+    std::atomic<std::uint32_t> state = gate::kClosed;
+    // Raised for each region, for sleeping helpers to look at; negative once they are dismissed.
     std::atomic<int> epoch = 0;
-    std::atomic<int> num_busy = 0;
+    // Raised when a helper leaves a closed region.
+    std::atomic<int> num_left = 0;
+
+    bool Enter() {
+        std::uint32_t now = state.load(std::memory_order_acquire);
+        while ((now & gate::kClosed) == 0) {
+            if (state.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel)) return true;
+        }
+        return false;
+    }
+
+    void Leave() {
+        const std::uint32_t before = state.fetch_sub(1, std::memory_order_acq_rel);
+        if ((before & gate::kClosed) == 0) return;
+        num_left.fetch_add(1, std::memory_order_release);
+        num_left.notify_one();
+    }
 
     void Help(int index) {
         int seen = 0;
         for (;;) {
-            int now = AwaitChange(epoch, seen);
+            const int now = AwaitChange(epoch, seen);
             if (now == seen) continue;
+            if (now < 0) return;
             seen = now;
-            if (is_dismissed) return;
+            if (!Enter()) continue;
             if (index < count) {
-                Worker worker(*region, index, count);
+                Worker worker(*next, index, count);
                 job(args, worker);
             }
-            if (num_busy.fetch_sub(1, std::memory_order_acq_rel) == 1) num_busy.notify_one();
+            Leave();
         }
     }
 };
@@ -110,8 +115,7 @@ void ThreadPool::SetNumThreads(int num_threads) {
     std::lock_guard lock(mutex_);
     num_threads_ = std::max(1, num_threads);
     if (crew_ != nullptr) {
-        crew_->is_dismissed = true;
-        crew_->epoch.fetch_add(1, std::memory_order_release);
+        crew_->epoch.store(-1, std::memory_order_release);
         crew_->epoch.notify_all();
         crew_ = nullptr;
     }
@@ -125,28 +129,32 @@ void ThreadPool::Start(int num_helpers) {
 }
 
 void ThreadPool::Run(Job job, const void* args, std::int64_t max_workers) {
-    Region region;
+    std::atomic<std::int64_t> next = 0;
     const std::int64_t wanted = std::min<std::int64_t>(num_threads(), max_workers);
     if (wanted <= 1) {
-        Worker alone(region, 0, 1);
+        Worker alone(next, 0, 1);
         job(args, alone);
         return;
     }
     std::lock_guard lock(mutex_);
-    const int num_helpers = num_threads() - 1;
-    if (crew_ == nullptr) Start(num_helpers);
+    if (crew_ == nullptr) Start(num_threads() - 1);
     Crew& crew = *crew_;
     crew.job = job;
     crew.args = args;
-    crew.region = &region;
-    crew.count = static_cast<int>(std::min<std::int64_t>(num_threads(), max_workers));
-    crew.num_busy.store(num_helpers, std::memory_order_relaxed);
-    crew.epoch.fetch_add(1, std::memory_order_release);
+    crew.next = &next;
+    crew.count = static_cast<int>(wanted);
+    crew.state.store(0, std::memory_order_release);
+    // Skips the negative numbers and 0 when it wraps.
+    crew.epoch.store(std::max(1, crew.epoch.load(std::memory_order_relaxed) % 0x40000000 + 1),
+                     std::memory_order_release);
     crew.epoch.notify_all();
-    Worker first(region, 0, crew.count);
+    Worker first(next, 0, crew.count);
     job(args, first);
-    for (int busy; (busy = crew.num_busy.load(std::memory_order_acquire)) != 0;) {
-        AwaitChange(crew.num_busy, busy);
+    crew.state.fetch_or(gate::kClosed, std::memory_order_acq_rel);
+    for (;;) {
+        const int left = crew.num_left.load(std::memory_order_acquire);
+        if ((crew.state.load(std::memory_order_acquire) & gate::kInside) == 0) return;
+        AwaitChange(crew.num_left, left);
     }
 }
 

@@ -10,41 +10,32 @@
 
 namespace tokenlight::cpu {
 
-class ThreadPool;
-
-// What the threads of one parallel region share. A phase ends when all have called Sync.
-struct Region {
-    std::atomic<std::int64_t> next[2] = {0, 0};
-    std::atomic<int> num_arrived = 0;
-    std::atomic<int> phase = 0;
-};
-
-// One thread's place in a parallel region: kernels are written as what each worker does.
+// One thread's place in a parallel region: kernels are written as what each worker does, until Next
+// has no more for it. A worker may come late or not at all, so none may wait for another.
 class Worker {
   public:
-    Worker(Region& region, int index, int count) : region_(region), index_(index), count_(count) {}
+    Worker(std::atomic<std::int64_t>& next, int index, int count)
+        : next_(next), index_(index), count_(count) {}
 
+    // Below count; no two workers of a region have the same.
     int index() const { return index_; }
     int count() const { return count_; }
 
-    // Hands out 0, 1, 2, ... within the phase, each to one worker.
-    std::int64_t Next() { return region_.next[phase_ & 1].fetch_add(1, std::memory_order_relaxed); }
-
-    // Returns once every worker has called it; what they wrote before is then visible. Starts a new
-    // phase.
-    void Sync();
+    // Hands out 0, 1, 2, ..., each to one worker.
+    std::int64_t Next() { return next_.fetch_add(1, std::memory_order_relaxed); }
 
   private:
-    Region& region_;
+    std::atomic<std::int64_t>& next_;
     const int index_;
     const int count_;
-    int phase_ = 0;
 };
 
 using Job = void (*)(const void* args, Worker& worker);
 
-// Threads that outlive calls. The caller of Run is worker 0. An idle thread spins for some tens of
-// microseconds, so that the next call of a step finds it awake, and then sleeps in the kernel.
+// Threads that outlive calls. The caller of Run is worker 0, and does all of the work itself if the
+// others are not awake in time: a core that is busy elsewhere delays no call. An idle thread spins
+// for some tens of microseconds, so that the next call of a step finds it awake, and then sleeps in
+// the kernel.
 //
 // Thread rules: any thread may call Run; calls take turns. A child after fork() starts threads of
 // its own.
@@ -57,8 +48,8 @@ class ThreadPool {
     int num_threads() const { return num_threads_.load(std::memory_order_relaxed); }
     void SetNumThreads(int num_threads);
 
-    // Runs `job` on at most `max_workers` workers and returns when all have finished. `job` must
-    // not throw.
+    // Runs `job` on at most `max_workers` workers. Returns when the caller has found nothing more
+    // to do and the others that had begun have finished. `job` must not throw.
     void Run(Job job, const void* args, std::int64_t max_workers);
 
     template <class Args>

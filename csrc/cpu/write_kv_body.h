@@ -9,22 +9,24 @@ inline void ConvertRow(T* out, const float* x, int width) {
 
 template <class T>
 inline void WriteKvTokens(const WriteKvArgs& a, Worker& worker) {
-    const std::int64_t first = a.batch.num_tokens * worker.index() / worker.count();
-    const std::int64_t last = a.batch.num_tokens * (worker.index() + 1) / worker.count();
     std::int64_t request = 0;
-    for (std::int64_t t = first; t < last; ++t) {
-        while (t >= a.batch.query_starts[request + 1]) ++request;
-        const std::int64_t position = a.positions[t];
-        const std::int64_t block = a.batch.Row(request)[position / a.batch.block_tokens];
-        const std::int64_t row = position % a.batch.block_tokens;
-        for (std::int64_t h = 0; h < a.num_heads; ++h) {
-            const std::int64_t at =
-                ((block * a.num_heads + h) * a.batch.block_tokens + row) * a.head_dim;
-            const int width = static_cast<int>(a.head_dim);
-            ConvertRow(static_cast<T*>(a.k_cache) + at, a.k + t * a.k_stride + h * a.head_dim,
-                       width);
-            ConvertRow(static_cast<T*>(a.v_cache) + at, a.v + t * a.v_stride + h * a.head_dim,
-                       width);
+    for (std::int64_t first = worker.Next() * kRowsTogether; first < a.batch.num_tokens;
+         first = worker.Next() * kRowsTogether) {
+        const std::int64_t last = Least(a.batch.num_tokens, first + kRowsTogether);
+        for (std::int64_t t = first; t < last; ++t) {
+            while (t >= a.batch.query_starts[request + 1]) ++request;
+            const std::int64_t position = a.positions[t];
+            const std::int64_t block = a.batch.Row(request)[position / a.batch.block_tokens];
+            const std::int64_t row = position % a.batch.block_tokens;
+            for (std::int64_t h = 0; h < a.num_heads; ++h) {
+                const std::int64_t at =
+                    ((block * a.num_heads + h) * a.batch.block_tokens + row) * a.head_dim;
+                const int width = static_cast<int>(a.head_dim);
+                ConvertRow(static_cast<T*>(a.k_cache) + at, a.k + t * a.k_stride + h * a.head_dim,
+                           width);
+                ConvertRow(static_cast<T*>(a.v_cache) + at, a.v + t * a.v_stride + h * a.head_dim,
+                           width);
+            }
         }
     }
 }

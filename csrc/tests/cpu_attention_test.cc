@@ -125,7 +125,8 @@ void TestShape(const Shape& shape) {
     ThreadPool& pool = ThreadPool::Get();
     const AttentionPlan plan = AttentionPlan::Make(args, pool.num_threads());
     void* scratch = ThreadScratch(AttentionScratchBytes(args, plan, pool.num_threads()));
-    pool.Run(PagedAttention, PlannedAttention(args, plan, scratch), pool.num_threads());
+    PagedAttention(PlannedAttention(args, plan, pool.num_threads(), scratch), pool,
+                   pool.num_threads());
     std::size_t at = 0;
     for (std::int64_t r = 0; r < f.batch.num_requests; ++r) {
         for (std::int64_t query = 0; query < args.NumQueries(r); ++query) {

@@ -48,7 +48,7 @@ void TestProduct(WeightFormat format, std::int64_t num_rows, std::int64_t n, std
                     k,        k,        format,        nullptr};
     ThreadPool& pool = ThreadPool::Get();
     args.scratch = ThreadScratch(LinearScratchBytes(args, pool.num_threads()));
-    pool.Run(Linear, args, pool.num_threads());
+    Linear(args, pool, pool.num_threads());
 
     std::vector<float> rows(static_cast<std::size_t>(n * k), NAN);
     std::vector<std::int32_t> ids(static_cast<std::size_t>(n));

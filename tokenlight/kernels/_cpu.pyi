@@ -80,5 +80,5 @@ def sample(ids: int, logits: int, temperature: int, top_k: int, top_p: int, min_
 def probe_read(memory: int, num_bytes: int) -> None:
     """Read memory once, on all threads."""
 
-def probe_multiply(num_rounds: int, ints: bool) -> int:
+def probe_multiply(num_pieces: int, ints: bool) -> int:
     """Multiply and add on all threads; returns how many operations."""
