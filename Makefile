@@ -69,7 +69,7 @@ fix: $(STAMPS)/dev  ## format, and mend what the linters can
 check: $(STAMPS)/dev  ## formatting, lint, types, room order, generated files; under a minute
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/clang-format --dry-run -Werror $(filter %.cc %.h,$(CPP))
+	@$(BIN)/clang-format --dry-run -Werror $(filter %.cc %.h,$(CPP))
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy
 	$(BIN)/python scripts/generated.py --check

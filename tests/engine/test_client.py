@@ -149,6 +149,7 @@ async def test_too_many_are_told_to_come_back(tiny_path):
         await llm.close()
 
 
+@pytest.mark.slow
 async def test_a_thousand_random_aborts_leak_nothing(tiny_path):
     """Small memory, so that they leave from the queue, from prefill, from decode and preempted."""
     llm = await AsyncLLM.start(config(tiny_path, kv_cache_bytes=300 * 1024))

@@ -81,6 +81,7 @@ async def test_a_request_without_a_token_for_too_long_is_ended(tiny_path):
     await llm.close()
 
 
+@pytest.mark.slow
 async def test_a_busy_event_loop_is_no_stalled_engine(tiny_path):
     llm = await AsyncLLM.start(config(tiny_path))
     time.sleep(5.5)
@@ -207,6 +208,7 @@ async def test_no_orphan_while_a_long_step_runs(tmp_path):
     end(parent)
 
 
+@pytest.mark.slow
 async def test_a_long_step_is_no_stalled_engine(tmp_path):
     """It beats while the step runs, and tells for how long it has."""
     path = write_tiny_llama(tmp_path / "long.gguf", context=32768)
