@@ -69,12 +69,15 @@ class Server:
             total += int(fields[11]) + int(fields[12])
         return total / _TICKS_PER_S
 
-    def complete(self, prompt: str | list[int], max_tokens: int) -> Generation:
+    def complete(
+        self, prompt: str | list[int], max_tokens: int, *, ignore_eos: bool = False
+    ) -> Generation:
         """Stream one greedy completion from the server."""
         body = {
             "prompt": prompt,
             "max_tokens": max_tokens,
             "temperature": 0,
+            "ignore_eos": ignore_eos,
             "stream": True,
             "stream_options": {"include_usage": True},
         }
