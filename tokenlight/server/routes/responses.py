@@ -234,7 +234,8 @@ async def delete_response(request: Request) -> Response:
 async def cancel_response(request: Request) -> Response:
     svc = services(request)
     response_id = request.path_params["response_id"]
-    running = svc.running.find(response_id)
+    # Other protocols' requests run under names too: only a response is ended here.
+    running = svc.running.find(response_id) if response_id.startswith("resp_") else frozenset()
     for engine_id in running:
         svc.engine.abort(engine_id)
     if not running:
