@@ -87,7 +87,7 @@ def test_serve_answers_the_readme_curl(clone: Path, environment: dict[str, str])
         assert "Paris" in body["choices"][0]["message"]["content"]
     finally:
         os.killpg(server.pid, signal.SIGTERM)
-        server.wait(60)
+        server.communicate(timeout=60)
 
 
 def test_second_setup_is_offline_and_quick(clone: Path, environment: dict[str, str]) -> None:
