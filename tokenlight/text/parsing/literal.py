@@ -138,15 +138,7 @@ class LiteralReader:
         src.take(src.at + 1)
         self._write("{" if opener == "{" else "[")
         is_first = True
-        while True:
-            yield from src.space()
-            char = yield from src.need()
-            if char == closer:
-                src.take(src.at + 1)
-                break
-            if char == "," and not is_first:
-                src.take(src.at + 1)
-                continue
+        while (yield from another_item(src, closer, is_first=is_first)):
             if not is_first:
                 self._write(", ")
             is_first = False
@@ -206,3 +198,16 @@ def python_as_json(text: str) -> str | None:
     except Malformed:
         return None
     return "".join(pieces) if src.at == len(src.text) else None
+
+
+def another_item(src: Source, closer: str, *, is_first: bool) -> Pull[bool]:
+    """Whether an item begins here; takes the commas before it, or the closer behind the last."""
+    while True:
+        yield from src.space()
+        char = yield from src.need()
+        if char == closer or (char == "," and not is_first):
+            src.take(src.at + 1)
+            if char == closer:
+                return False
+        else:
+            return True

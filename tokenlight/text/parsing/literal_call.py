@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tokenlight.text.parsing.format import LiteralCall
 from tokenlight.text.parsing.json_call import escape
-from tokenlight.text.parsing.literal import LiteralReader
+from tokenlight.text.parsing.literal import LiteralReader, another_item
 from tokenlight.text.parsing.output import Output
 from tokenlight.text.parsing.source import Malformed, Pull, Source
 
@@ -29,15 +29,7 @@ def read_literal_call(src: Source, out: Output, form: LiteralCall) -> Pull[None]
     out.arguments("{")
     arguments = _Arguments(src, out, form, iter(out.schema(name).get("properties", ())))
     is_first = True
-    while True:
-        yield from src.space()
-        char = yield from src.need()
-        if char == closer:
-            src.take(src.at + 1)
-            break
-        if char == "," and not is_first:
-            src.take(src.at + 1)
-            continue
+    while (yield from another_item(src, closer, is_first=is_first)):
         if not is_first:
             out.arguments(", ")
         is_first = False
