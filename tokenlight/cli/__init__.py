@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -23,15 +24,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0, 1 (it failed), 2 (wrong usage) or the command's own."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        return _run(arguments)
+        code = _run(arguments)
+        sys.stdout.flush()  # here, where a reader that has gone can still be answered
+        return code
     except TokenLightError as error:
         print(f"tokenlight: {error.message}", file=sys.stderr)
         return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone (`tokenlight env | head -1`): nothing is left to say.
-        sys.stderr.close()
+        # Whoever read our output has gone (`tokenlight env | head -1`): nothing is left to say, and
+        # what is still buffered must not be tried again when the interpreter exits.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
 
 
