@@ -6,6 +6,7 @@ Shapes: T tokens, S sampled rows, D hidden, V vocabulary.
 
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor
 
 from tokenlight import kernels
@@ -24,10 +25,11 @@ class Embedding(TensorModule):
         self.dim = dim
         self.scale = scale
         self.format = kernels.FORMATS["f32"]
+        self.dtype = torch.float32
         self.register_buffer("weight", None)
 
     def forward(self, ids_T: Tensor) -> Tensor:
-        x_TD = kernels.embedding(ids_T, self.weight, format=self.format)
+        x_TD = kernels.embedding(ids_T, self.weight, format=self.format, dtype=self.dtype)
         return x_TD if self.scale == 1.0 else x_TD * self.scale
 
     def slots(self) -> Mapping[str, Slot]:
@@ -35,6 +37,7 @@ class Embedding(TensorModule):
 
     def _fill(self, parts: Sequence[StoredTensor], target: Target) -> None:
         self.weight, self.format = pack_rows(parts, target)
+        self.dtype = target.dtype
 
 
 class TiedHead(TensorModule):

@@ -8,7 +8,7 @@ from tokenlight.kernels.ops.linear.cases import WEIGHTS, make_weight
 def cases(device: str) -> list[Case]:
     made = []
     for name in WEIGHTS:
-        for vocabulary, width in [(96, 256), (37, 512)]:
+        for vocabulary, width, dtype in [(96, 256, torch.float32), (37, 512, torch.bfloat16)]:
             weight, weight_format = make_weight(name, vocabulary, width, device)
             for num_tokens in (1, 40, 0):
                 ids = torch.randint(0, vocabulary, (num_tokens,), generator=generator(2))
@@ -17,7 +17,7 @@ def cases(device: str) -> list[Case]:
                     Case(
                         name=f"{name} {vocabulary}x{width} {num_tokens} tokens",
                         args=(ids.int().to(device), weight),
-                        kwargs={"format": weight_format},
+                        kwargs={"format": weight_format, "dtype": dtype},
                         rtol=0,
                         atol=0,
                     )

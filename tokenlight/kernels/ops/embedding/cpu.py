@@ -10,7 +10,9 @@ from tokenlight.kernels.ops.embedding.contract import embedding
 
 
 @embedding.implement("cpu", device="cpu", dtypes={torch.int32}, formats=WEIGHT_FORMATS, rank=TUNED)
-def cpu(ids_T: Tensor, table: Tensor, *, format: Format) -> Tensor:
+def cpu(
+    ids_T: Tensor, table: Tensor, *, format: Format, dtype: torch.dtype = torch.float32
+) -> Tensor:
     if not (table.is_contiguous() and table.dim() == 2 and ids_T.dim() == 1):
         raise ValueError(
             f"want a contiguous table of two dimensions and ids of one, got {list(table.shape)} "
@@ -27,4 +29,4 @@ def cpu(ids_T: Tensor, table: Tensor, *, format: Format) -> Tensor:
         width,
         WEIGHT_FORMATS[format],
     )
-    return out_TD
+    return out_TD.to(dtype)
