@@ -4,21 +4,23 @@
 import torch
 
 from tokenlight.kv import DevicePool, kv_bytes_per_token
+from tokenlight.nn import CacheSpec
 
-SIZES = {"num_layers": 3, "num_kv_heads": 2, "head_dim": 8}
+LAYERS = [CacheSpec.keys_values(2, 8), CacheSpec(((1, 24),)), CacheSpec.keys_values(2, 8)]
+SHAPES = [(5, 2, 4, 8), (5, 2, 4, 8), (5, 1, 4, 24), (5, 2, 4, 8), (5, 2, 4, 8)]
 
 
-def test_every_layer_has_its_own_keys_and_values() -> None:
-    pool = DevicePool(**SIZES, num_blocks=5, block_tokens=4, dtype=torch.float16)
+def test_every_layer_has_tensors_of_its_own() -> None:
+    pool = DevicePool(LAYERS, num_blocks=5, block_tokens=4, dtype=torch.float16)
     caches = [cache for layer in range(3) for cache in pool.layer(layer)]
+    assert [cache.shape for cache in caches] == SHAPES
     for mark, cache in enumerate(caches):
-        assert cache.shape == (5, 2, 4, 8)
         assert cache.is_contiguous()
         cache.fill_(mark)
-    assert [cache.unique().tolist() for cache in caches] == [[mark] for mark in range(6)]
+    assert [cache.unique().tolist() for cache in caches] == [[mark] for mark in range(5)]
 
 
 def test_the_bytes_of_a_token_are_those_of_the_pool() -> None:
-    pool = DevicePool(**SIZES, num_blocks=5, block_tokens=4, dtype=torch.float16)
-    assert pool.num_bytes == 20 * kv_bytes_per_token(**SIZES, dtype=torch.float16)
-    assert kv_bytes_per_token(**SIZES, dtype=torch.float32) == 384
+    pool = DevicePool(LAYERS, num_blocks=5, block_tokens=4, dtype=torch.float16)
+    assert pool.num_bytes == 20 * kv_bytes_per_token(LAYERS, torch.float16)
+    assert kv_bytes_per_token(LAYERS, torch.float32) == 4 * (32 + 24 + 32)

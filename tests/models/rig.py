@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from tokenlight.checkpoint import Checkpoint
 from tokenlight.kv import DevicePool
-from tokenlight.models import load_model
+from tokenlight.models import cache_specs, load_model
 from tokenlight.nn import Step
 
 BLOCK_TOKENS = 4
@@ -23,17 +23,15 @@ class Rig:
     """A model and KV blocks for four slots, scattered over a pool whose memory starts as NaN."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        config = checkpoint.config
         self.model: nn.Module = load_model(checkpoint)
+        layers = cache_specs(checkpoint)
         self.pool = DevicePool(
-            num_layers=config["num_hidden_layers"],
+            layers,
             num_blocks=4 * BLOCKS_PER_SLOT,
-            num_kv_heads=config["num_key_value_heads"],
             block_tokens=BLOCK_TOKENS,
-            head_dim=config["head_dim"],
             dtype=torch.float32,
         )
-        for layer in range(config["num_hidden_layers"]):
+        for layer in range(len(layers)):
             for cache in self.pool.layer(layer):
                 cache.fill_(torch.nan)
         scattered = torch.randperm(4 * BLOCKS_PER_SLOT, generator=torch.Generator().manual_seed(1))

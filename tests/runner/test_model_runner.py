@@ -10,7 +10,7 @@ from tokenlight.checkpoint import open_checkpoint
 from tokenlight.config import CacheConfig, EngineConfig, ModelConfig
 from tokenlight.kv import DevicePool
 from tokenlight.models import load_model
-from tokenlight.nn import Step
+from tokenlight.nn import CacheSpec, Step
 from tokenlight.runner import ModelRunner
 from tokenlight.wire import SamplingParams
 
@@ -47,9 +47,8 @@ def test_tokens_are_the_largest_logits_of_the_model(runner, path, plan_of):
     plan.block_table = np.array([[3], [5], [9]], np.int32)
     sampled = runner.execute(plan)
     model = load_model(open_checkpoint(path))
-    kv = DevicePool(
-        num_layers=2, num_blocks=1, num_kv_heads=2, block_tokens=8, head_dim=16, dtype=torch.float16
-    )
+    layers = [CacheSpec.keys_values(2, 16)] * 2
+    kv = DevicePool(layers, num_blocks=1, block_tokens=8, dtype=torch.float16)
     zero = torch.zeros(1, dtype=torch.int32)
     for token, chosen in zip((0, 2), sampled.token_ids, strict=True):
         step = Step(

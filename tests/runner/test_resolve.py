@@ -6,15 +6,18 @@ import dataclasses
 import pytest
 import torch
 
+from tests.models.tiny import write_tiny_llama
 from tokenlight.base.errors import ConfigError
+from tokenlight.checkpoint import open_checkpoint
 from tokenlight.config import CacheConfig, EngineConfig, ModelConfig, SchedulerConfig
+from tokenlight.nn import CacheSpec
 from tokenlight.runner.machine import Machine
 from tokenlight.runner.resolve import ModelShape, model_shape, resolve, scheduler_config
 
 MACHINE = Machine(num_cores=2, memory_bytes=8 << 30)
 # SmolLM2-135M: 30 layers, 3 KV heads of 64, 8192 tokens.
 SHAPE = ModelShape(
-    num_layers=30, num_kv_heads=3, head_dim=64, max_model_tokens=8192, is_float32=False
+    layers=[CacheSpec.keys_values(3, 64)] * 30, max_model_tokens=8192, is_float32=False
 )
 TOKEN_BYTES = 30 * 2 * 3 * 64 * 2  # float16
 
@@ -81,12 +84,10 @@ def test_prefix_reuse_and_threads_follow_the_flags():
     assert resolve(EngineConfig(), SHAPE, MACHINE).prefix_reuse is True
 
 
-def test_shape_is_read_from_config_json_keys():
-    config = {
-        "num_hidden_layers": 2,
-        "num_key_value_heads": 1,
-        "head_dim": 8,
-        "max_position_embeddings": 128,
-    }
-    assert model_shape(config, {"f32"}).is_float32
-    assert not model_shape(config, {"f32", "q8_0"}).is_float32
+@pytest.mark.parametrize("stored", ["f32", "q8_0"])
+def test_shape_is_read_from_the_checkpoint(tmp_path, stored):
+    path = write_tiny_llama(tmp_path / "tiny.gguf", format=stored, context=128)
+    shape = model_shape(open_checkpoint(path))
+    assert shape.layers == [CacheSpec.keys_values(2, 16)] * 2
+    assert shape.max_model_tokens == 128
+    assert shape.is_float32 == (stored == "f32")

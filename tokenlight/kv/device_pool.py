@@ -1,43 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
 """The KV blocks on the device: memory only. Which block belongs to whom, the control plane knows.
 
-Shapes: L layers, N blocks, K kv heads, P tokens per block, d head dim.
+Shapes: N blocks, K heads, P tokens per block, d elements per head.
 """
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from tokenlight.nn import CacheSpec
 
-def kv_bytes_per_token(
-    *, num_layers: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype
-) -> int:
-    """Keys and values of one token in all layers."""
-    return 2 * num_layers * num_kv_heads * head_dim * dtype.itemsize
+
+def kv_bytes_per_token(layers: Sequence[CacheSpec], dtype: torch.dtype) -> int:
+    """What all layers keep of one token."""
+    return sum(spec.token_elements for spec in layers) * dtype.itemsize
 
 
 class DevicePool:
-    """Keys and values of all layers, allocated once. Unwritten blocks hold anything."""
+    """The cache of all layers, allocated once. Unwritten blocks hold anything."""
 
     def __init__(
         self,
+        layers: Sequence[CacheSpec],
         *,
-        num_layers: int,
         num_blocks: int,
-        num_kv_heads: int,
         block_tokens: int,
-        head_dim: int,
         dtype: torch.dtype,
         device: torch.device | str = "cpu",
     ) -> None:
-        shape = (num_layers, 2, num_blocks, num_kv_heads, block_tokens, head_dim)
+        pool_tokens = num_blocks * block_tokens
+        num_elements = pool_tokens * sum(spec.token_elements for spec in layers)
         # Not zeroed: on a CPU the system then commits pages only as blocks are first written.
-        self._kv_L2NKPd = torch.empty(shape, dtype=dtype, device=device)
-        self._layers = [(keys_values[0], keys_values[1]) for keys_values in self._kv_L2NKPd]
+        self._memory = torch.empty(num_elements, dtype=dtype, device=device)
+        sizes = [pool_tokens * heads * each for spec in layers for heads, each in spec.tensors]
+        parts = iter(torch.split(self._memory, sizes))
+        self._layers = [
+            tuple(
+                next(parts).view(num_blocks, heads, block_tokens, each)
+                for heads, each in spec.tensors
+            )
+            for spec in layers
+        ]
 
-    def layer(self, index: int) -> tuple[Tensor, Tensor]:
-        """The keys and the values of a layer, each [N, K, P, d]."""
+    def layer(self, index: int) -> tuple[Tensor, ...]:
+        """A layer's tensors, in the order of its `CacheSpec`, each [N, K, P, d]."""
         return self._layers[index]
 
     @property
     def num_bytes(self) -> int:
-        return self._kv_L2NKPd.nbytes
+        return self._memory.nbytes

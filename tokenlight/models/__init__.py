@@ -4,15 +4,17 @@
 from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import Any
 
 import torch
 
 from tokenlight.base.errors import UnsupportedCheckpoint
 from tokenlight.checkpoint import Checkpoint
 from tokenlight.models.base import CausalLM, Config
+from tokenlight.nn import CacheSpec
 from tokenlight.weights import Target, is_tied, load_weights
 
-__all__ = ["CausalLM", "Config", "load_model", "model_types"]
+__all__ = ["CausalLM", "Config", "cache_specs", "load_model", "model_types"]
 
 
 # Kin that another model's file serves as it is.
@@ -45,16 +47,30 @@ def load_model(
         UnsupportedCheckpoint: no file here has its `model_type`, or a tensor has no place.
         CheckpointCorrupt: its tensors do not fit its configuration.
     """
+    file = _file_of(checkpoint)
+    config = replace(file.Config.of(checkpoint), tie_word_embeddings=is_tied(checkpoint))
+    model: CausalLM = file.Model(config)
+    target = Target(torch.device(device), dtype)
+    load_weights(model, checkpoint, file.WEIGHT_MAP, target)
+    model.to(target.device).eval()
+    return model
+
+
+def cache_specs(checkpoint: Checkpoint) -> list[CacheSpec]:
+    """What each layer of the checkpoint's model keeps of a token.
+
+    Raises:
+        UnsupportedCheckpoint: no file here has its `model_type`.
+    """
+    specs: list[CacheSpec] = _file_of(checkpoint).Config.of(checkpoint).cache_specs
+    return specs
+
+
+def _file_of(checkpoint: Checkpoint) -> Any:
     if checkpoint.model_type not in model_types():
         raise UnsupportedCheckpoint(
             f"{checkpoint.path}: the model type {checkpoint.model_type!r} is not supported; "
             f"supported are {', '.join(model_types())}"
         )
     name = ALIASES.get(checkpoint.model_type, checkpoint.model_type)
-    file = import_module(f"{__name__}.{name}")
-    config = replace(Config.of(checkpoint), tie_word_embeddings=is_tied(checkpoint))
-    model: CausalLM = file.Model(config)
-    target = Target(torch.device(device), dtype)
-    load_weights(model, checkpoint, file.WEIGHT_MAP, target)
-    model.to(target.device).eval()
-    return model
+    return import_module(f"{__name__}.{name}")

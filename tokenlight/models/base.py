@@ -16,6 +16,7 @@ from tokenlight import kernels
 from tokenlight.checkpoint import Checkpoint
 from tokenlight.nn import (
     AttentionShape,
+    CacheSpec,
     Embedding,
     Linear,
     RMSNorm,
@@ -69,6 +70,12 @@ class Config:
             num_kv_heads=self.num_key_value_heads,
             head_dim=self.head_dim,
         )
+
+    @property
+    def cache_specs(self) -> list[CacheSpec]:
+        """What each layer keeps of a token."""
+        spec = CacheSpec.keys_values(self.num_key_value_heads, self.head_dim)
+        return [spec] * self.num_hidden_layers
 
     def window(self, layer: int) -> int:
         """How many tokens back a layer sees, itself included; 0 for all."""

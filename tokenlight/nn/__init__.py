@@ -8,11 +8,12 @@ from tokenlight.nn.mlp import GatedMLP
 from tokenlight.nn.module import TensorModule
 from tokenlight.nn.norm import OffsetRMSNorm, RMSNorm
 from tokenlight.nn.rope import Rope
-from tokenlight.nn.step import KvCache, Step
+from tokenlight.nn.step import CacheSpec, KvCache, Step
 
 __all__ = [
     "Attention",
     "AttentionShape",
+    "CacheSpec",
     "Embedding",
     "FusedLinear",
     "GatedMLP",

@@ -5,17 +5,33 @@ Shapes: T tokens of all requests packed, R requests, S sampled rows, B blocks pe
 N blocks, K kv heads, P tokens per block, d head dim. Integers are int32.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class CacheSpec:
+    """What a layer keeps of each token: tensors of (heads, elements per head)."""
+
+    tensors: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def keys_values(cls, num_kv_heads: int, head_dim: int) -> "CacheSpec":
+        return cls(((num_kv_heads, head_dim),) * 2)
+
+    @property
+    def token_elements(self) -> int:
+        return sum(heads * elements for heads, elements in self.tensors)
+
+
 class KvCache(Protocol):
     """Where the KV lives; `kv.DevicePool` is one."""
 
-    def layer(self, index: int) -> tuple[Tensor, Tensor]:
-        """The keys and the values of a layer, each [N, K, P, d]."""
+    def layer(self, index: int) -> Sequence[Tensor]:
+        """A layer's tensors, in the order of its `CacheSpec`, each [N, K, P, d]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

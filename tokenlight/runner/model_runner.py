@@ -80,7 +80,7 @@ class ModelRunner:
         """
         started_s = now_s()
         checkpoint = open_checkpoint(Path(config.model.model))
-        shape = model_shape(checkpoint.config, {t.format for t in checkpoint.tensors.values()})
+        shape = model_shape(checkpoint)
         resolved = resolve(config, shape, read_machine())
         kernels.set_num_threads(resolved.num_threads)
         # What torch itself still does is small; its threads would spin on the kernels' cores.
@@ -154,10 +154,8 @@ class ModelRunner:
 
 def _make_pool(shape: ModelShape, config: ResolvedConfig) -> DevicePool:
     return DevicePool(
-        num_layers=shape.num_layers,
+        shape.layers,
         num_blocks=config.num_blocks,
-        num_kv_heads=shape.num_kv_heads,
         block_tokens=config.block_tokens,
-        head_dim=shape.head_dim,
         dtype=config.kv_dtype,
     )

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """From what was asked to what is run: "auto" becomes numbers here, once, in a new object."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from tokenlight.base.errors import ConfigError
+from tokenlight.checkpoint import Checkpoint
 from tokenlight.config import EngineConfig
 from tokenlight.control import SchedulerConfig
 from tokenlight.kv import kv_bytes_per_token
+from tokenlight.models import cache_specs
+from tokenlight.nn import CacheSpec
 from tokenlight.runner.machine import Machine
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -23,9 +25,7 @@ _DEFAULT_MEMORY_SHARE = 0.25
 class ModelShape:
     """What sizes the KV cache: the checkpoint's own numbers."""
 
-    num_layers: int
-    num_kv_heads: int
-    head_dim: int
+    layers: Sequence[CacheSpec]
     max_model_tokens: int
     is_float32: bool
     """Whether every tensor of the checkpoint is float32: then keys and values are as well."""
@@ -41,7 +41,7 @@ class ResolvedConfig:
     block_tokens: int
     num_blocks: int
     block_bytes: int
-    """One block of all layers, keys and values."""
+    """One block of all layers."""
     max_model_tokens: int
     max_num_requests: int
     max_step_tokens: int
@@ -54,14 +54,12 @@ class ResolvedConfig:
         return self.num_blocks * self.block_bytes
 
 
-def model_shape(config: Mapping[str, Any], formats: set[str]) -> ModelShape:
-    """The numbers out of a checkpoint's config.json keys and the names of its tensor formats."""
+def model_shape(checkpoint: Checkpoint) -> ModelShape:
+    """The numbers out of a checkpoint's configuration and headers."""
     return ModelShape(
-        num_layers=config["num_hidden_layers"],
-        num_kv_heads=config["num_key_value_heads"],
-        head_dim=config["head_dim"],
-        max_model_tokens=config["max_position_embeddings"],
-        is_float32=formats == {"f32"},
+        layers=cache_specs(checkpoint),
+        max_model_tokens=checkpoint.config["max_position_embeddings"],
+        is_float32={each.format for each in checkpoint.tensors.values()} == {"f32"},
     )
 
 
@@ -78,12 +76,7 @@ def resolve(config: EngineConfig, shape: ModelShape, machine: Machine) -> Resolv
         )
     kv_dtype = _kv_dtype(config.cache.kv_dtype, shape)
     block_tokens = config.cache.block_tokens
-    block_bytes = block_tokens * kv_bytes_per_token(
-        num_layers=shape.num_layers,
-        num_kv_heads=shape.num_kv_heads,
-        head_dim=shape.head_dim,
-        dtype=kv_dtype,
-    )
+    block_bytes = block_tokens * kv_bytes_per_token(shape.layers, kv_dtype)
     longest_tokens = shape.max_model_tokens
     if config.scheduler.max_model_tokens is not None:
         longest_tokens = min(longest_tokens, config.scheduler.max_model_tokens)
