@@ -210,14 +210,15 @@ void BindPagedOps(nb::module_& m) {
     m.def(
         "paged_attention",
         [](const PagedBatch& batch, Address out, Address q, Address k_cache, Address v_cache,
-           Address kv_lens, FloatType cache_type, std::int64_t num_heads, std::int64_t num_kv_heads,
-           std::int64_t head_dim, std::int64_t q_stride, std::int64_t window, float scale,
-           float softcap) {
+           Address kv_lens, Address sinks, FloatType cache_type, std::int64_t num_heads,
+           std::int64_t num_kv_heads, std::int64_t head_dim, std::int64_t q_stride,
+           std::int64_t window, float scale, float softcap) {
             const AttentionArgs args{At<float>(out),
                                      At<const float>(q),
                                      At<const void>(k_cache),
                                      At<const void>(v_cache),
                                      At<const std::int32_t>(kv_lens),
+                                     At<const float>(sinks),
                                      batch,
                                      cache_type,
                                      num_heads,
@@ -240,7 +241,7 @@ void BindPagedOps(nb::module_& m) {
             PagedAttention(PlannedAttention(args, plan, num_workers, scratch), pool,
                            MaxWorkers(work));
         },
-        "batch"_a, "out"_a, "q"_a, "k_cache"_a, "v_cache"_a, "kv_lens"_a, "cache_type"_a,
+        "batch"_a, "out"_a, "q"_a, "k_cache"_a, "v_cache"_a, "kv_lens"_a, "sinks"_a, "cache_type"_a,
         "num_heads"_a, "num_kv_heads"_a, "head_dim"_a, "q_stride"_a, "window"_a, "scale"_a,
         "softcap"_a);
 }

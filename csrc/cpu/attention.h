@@ -22,6 +22,7 @@ struct AttentionArgs {
     const void* k_cache;  // [num_blocks, num_kv_heads, block_tokens, head_dim]
     const void* v_cache;
     const std::int32_t* kv_lens;  // [num_requests]
+    const float* sinks;           // [num_heads] or null
     PagedBatch batch;
     FloatType cache_type;
     std::int64_t num_heads;

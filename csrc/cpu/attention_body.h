@@ -193,7 +193,10 @@ template <class T>
 inline void WriteRow(const Span<T>& span, int row, Partial state) {
     const AttentionArgs& a = span.args;
     float* out = a.out + (span.TokenOf(row) * a.num_heads + span.HeadOf(row)) * a.head_dim;
-    const Vec weight = Set(state.weight());
+    Vec weight = Set(state.weight());
+    if (a.sinks != nullptr) {
+        weight = Add(weight, Exp(Set(a.sinks[span.HeadOf(row)] - state.largest())));
+    }
     const int head_dim = static_cast<int>(a.head_dim);
     const int full = head_dim / kLanes * kLanes;
     for (int i = 0; i < full; i += kLanes) Store(out + i, Div(Load(state.sums() + i), weight));

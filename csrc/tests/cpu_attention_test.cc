@@ -70,6 +70,7 @@ struct Fixture {
                 k_cache.data(),
                 v_cache.data(),
                 shape.kv_lens.data(),
+                nullptr,
                 batch,
                 FloatType::kF32,
                 shape.num_heads,

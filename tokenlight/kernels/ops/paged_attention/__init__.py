@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from tokenlight.kernels.ops.paged_attention import cpu, reference
+from tokenlight.kernels.ops.paged_attention import cpu, reference, shape
 from tokenlight.kernels.ops.paged_attention.contract import paged_attention
 
-__all__ = ["cpu", "paged_attention", "reference"]
+__all__ = ["cpu", "paged_attention", "reference", "shape"]

@@ -47,6 +47,8 @@ def cases(device: str) -> list[Case]:
         _case("window 1", Shape(_MIXED, 2, 1, 16, 16, f32), device, window=1),
         _case("window 600", Shape(((1, 1500), (30, 900)), 2, 1, 64, 16, f16), device, window=600),
         _case("softcap", Shape(_MIXED, 9, 3, 64, 16, f16), device, softcap=2.0),
+        _case("sinks", Shape(_MIXED, 9, 3, 64, 16, f16), device, sinks=True),
+        _case("sinks in a window", Shape(_MIXED, 8, 1, 16, 8, f32), device, window=9, sinks=True),
         _case("prefill", Shape(((600, 600),), 6, 2, 64, 16, f16), device),
         _case("empty", Shape((), 6, 2, 64, 16, f16), device),
     ]
@@ -69,7 +71,7 @@ def benches(device: str) -> list[Case]:
 
 def parts(case: Case) -> list[Part]:
     """Each request alone; its last token alone, as a decode; and its queries in two chunks."""
-    q_THd, k_cache, v_cache, query_starts, kv_lens, block_table, slots = case.args
+    q_THd, k_cache, v_cache, query_starts, kv_lens, block_table, slots, *sinks = case.args
     made = []
     for r, kv_len in enumerate(kv_lens.tolist()):
         start, stop = query_starts[r : r + 2].tolist()
@@ -83,7 +85,13 @@ def parts(case: Case) -> list[Part]:
                 block_table=block_table,
                 slots=slots[r : r + 1],
             )
-            args = (q_THd[first:last], k_cache, v_cache, *(b.to(q_THd.device) for b in batch))
+            args = (
+                q_THd[first:last],
+                k_cache,
+                v_cache,
+                *(b.to(q_THd.device) for b in batch),
+                *sinks,
+            )
             made.append(_part(case, args, slice(first, last)))
     return made
 
@@ -120,7 +128,15 @@ def pool_blocks(requests: tuple[tuple[int, int], ...], block_tokens: int) -> int
     return 3 + sum(-(-kv // block_tokens) for _, kv in requests)
 
 
-def _case(name: str, shape: Shape, device: str, *, window: int = 0, softcap: float = 0.0) -> Case:
+def _case(
+    name: str,
+    shape: Shape,
+    device: str,
+    *,
+    window: int = 0,
+    softcap: float = 0.0,
+    sinks: bool = False,
+) -> Case:
     g = generator(4)
     num_blocks = pool_blocks(shape.requests, shape.block_tokens)
     batch = make_batch(shape.requests, shape.block_tokens, num_blocks)
@@ -134,11 +150,14 @@ def _case(name: str, shape: Shape, device: str, *, window: int = 0, softcap: flo
             cache[blocks, :, place % shape.block_tokens] = rows.to(shape.dtype)
     num_tokens = sum(n for n, _ in shape.requests)
     fused = torch.randn(num_tokens, shape.num_heads + 1, shape.head_dim, generator=g)
+    sinks_H = [2 * torch.randn(shape.num_heads, generator=g)] if sinks else []
     kv_tokens = sum(kv for _, kv in shape.requests)
     pairs = sum(n * kv - n * (n - 1) // 2 for n, kv in shape.requests)
     return Case(
         name=f"{name} {str(shape.dtype).removeprefix('torch.')}",
-        args=tuple(a.to(device) for a in (fused[:, : shape.num_heads], k_cache, v_cache, *batch)),
+        args=tuple(
+            a.to(device) for a in (fused[:, : shape.num_heads], k_cache, v_cache, *batch, *sinks_H)
+        ),
         kwargs={"scale": shape.head_dim**-0.5, "window": window, "softcap": softcap},
         rtol=1e-4,
         atol=1e-5,

@@ -13,6 +13,7 @@ def paged_attention(  # noqa: PLR0913 - the parts of a paged batch
     kv_lens: Tensor,
     block_table: Tensor,
     slots: Tensor,
+    sinks_H: Tensor | None = None,
     *,
     scale: float,
     window: int = 0,
@@ -36,6 +37,8 @@ def paged_attention(  # noqa: PLR0913 - the parts of a paged batch
         block_table: int32 [slots, blocks per request]; columns beyond a request's last block may
             hold anything.
         slots: int32 [R]; each request's row of `block_table`.
+        sinks_H: float32; a score per head that joins each softmax and has no value, so that a query
+            may attend to nothing. Neither scaled nor squashed. None for none.
         scale: multiplies q . k.
         window: a query at position i sees only positions greater than i - window; 0 for no window.
         softcap: scores become softcap * tanh(score / softcap) before the softmax; 0 for none.

@@ -17,6 +17,7 @@ def cpu(  # noqa: PLR0913 - the parts of a paged batch
     kv_lens: Tensor,
     block_table: Tensor,
     slots: Tensor,
+    sinks_H: Tensor | None = None,
     *,
     scale: float,
     window: int = 0,
@@ -35,11 +36,12 @@ def cpu(  # noqa: PLR0913 - the parts of a paged batch
         or kv_lens.dtype != torch.int32
         or not kv_lens.is_contiguous()
         or window < 0
+        or (sinks_H is not None and not _are_sinks(sinks_H, num_heads))
     ):
         raise ValueError(
-            f"queries {list(q_THd.shape)}, kv_lens {kv_lens.dtype} {list(kv_lens.shape)} and "
-            f"window {window} do not fit caches of {list(k_cache_BKPd.shape)} and "
-            f"{list(v_cache_BKPd.shape)}"
+            f"queries {list(q_THd.shape)}, kv_lens {kv_lens.dtype} {list(kv_lens.shape)}, sinks "
+            f"{None if sinks_H is None else list(sinks_H.shape)} and window {window} do not fit "
+            f"caches of {list(k_cache_BKPd.shape)} and {list(v_cache_BKPd.shape)}"
         )
     out_THd = torch.empty(q_THd.shape)
     _cpu.paged_attention(
@@ -49,6 +51,7 @@ def cpu(  # noqa: PLR0913 - the parts of a paged batch
         k_cache_BKPd.data_ptr(),
         v_cache_BKPd.data_ptr(),
         kv_lens.data_ptr(),
+        0 if sinks_H is None else sinks_H.data_ptr(),
         FLOAT_TYPES[k_cache_BKPd.dtype],
         num_heads,
         num_kv_heads,
@@ -59,3 +62,8 @@ def cpu(  # noqa: PLR0913 - the parts of a paged batch
         softcap,
     )
     return out_THd
+
+
+def _are_sinks(sinks_H: Tensor, num_heads: int) -> bool:
+    is_float = sinks_H.dtype == torch.float32
+    return is_float and sinks_H.shape == (num_heads,) and sinks_H.is_contiguous()

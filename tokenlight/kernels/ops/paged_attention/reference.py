@@ -15,6 +15,7 @@ def reference(  # noqa: PLR0913 - the parts of a paged batch
     kv_lens: Tensor,
     block_table: Tensor,
     slots: Tensor,
+    sinks_H: Tensor | None = None,
     *,
     scale: float,
     window: int = 0,
@@ -35,7 +36,11 @@ def reference(  # noqa: PLR0913 - the parts of a paged batch
         hidden_TL = key_L > query_T
         if window:
             hidden_TL |= key_L <= query_T - window
-        weights_HTL = scores_HTL.masked_fill(hidden_TL, -torch.inf).softmax(dim=-1)
+        scores_HTL = scores_HTL.masked_fill(hidden_TL, -torch.inf)
+        if sinks_H is not None:
+            sinks_HT1 = sinks_H[:, None, None].expand(-1, q_HTd.shape[1], 1)
+            scores_HTL = torch.cat([scores_HTL, sinks_HT1], dim=-1)
+        weights_HTL = scores_HTL.softmax(dim=-1)[..., :kv_len]
         out_THd[starts[r] : starts[r + 1]] = (weights_HTL @ v_HLd).transpose(0, 1).to(q_THd.dtype)
     return out_THd
 
