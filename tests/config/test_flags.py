@@ -54,6 +54,13 @@ def test_a_boolean_flag_has_both_forms(typed, value):
 
 
 @pytest.mark.parametrize(
+    ("typed", "value"), [("--enforce-eager", "off"), ("--no-enforce-eager", "on")]
+)
+def test_enforcing_eager_steps_turns_graphs_off(typed, value):
+    assert parse(typed)[0].step_graphs == value
+
+
+@pytest.mark.parametrize(
     ("argv", "message"),
     [
         (
@@ -68,6 +75,8 @@ def test_a_boolean_flag_has_both_forms(typed, value):
         (["--drain-timeout", "soon"], r"--drain-timeout must be a number, got 'soon'"),
         (["--dtype", "int3"], r"--dtype must be auto, float32, float16 or bfloat16, got 'int3'"),
         (["--port"], r"--port"),
+        (["--gpu-memory-utilization", "1.5"], r"above 0 and at most 1, got 1.5"),
+        (["--overlap-steps", "3"], r"--overlap-steps must be 0, 1 or 2, got 3"),
         (["--trust-remote-code"], r"--trust-remote-code is refused: code from a checkpoint"),
     ],
 )

@@ -12,7 +12,13 @@ from tokenlight.checkpoint import open_checkpoint
 from tokenlight.config import CacheConfig, EngineConfig, ModelConfig, SchedulerConfig
 from tokenlight.nn import CacheSpec
 from tokenlight.runner.machine import Machine
-from tokenlight.runner.resolve import ModelShape, model_shape, resolve, scheduler_config
+from tokenlight.runner.resolve import (
+    ModelShape,
+    graph_rows,
+    model_shape,
+    resolve,
+    scheduler_config,
+)
 
 MACHINE = Machine(num_cores=2, memory_bytes=8 << 30)
 # SmolLM2-135M: 30 layers, 3 KV heads of 64, 8192 tokens.
@@ -91,3 +97,57 @@ def test_shape_is_read_from_the_checkpoint(tmp_path, stored):
     assert shape.layers == [CacheSpec.keys_values(2, 16)] * 2
     assert shape.max_model_tokens == 128
     assert shape.is_float32 == (stored == "f32")
+
+
+GPU = dataclasses.replace(MACHINE, num_gpus=1)
+GPU_TOKEN_BYTES = TOKEN_BYTES  # bfloat16
+
+
+def test_a_gpu_is_taken_where_there_is_one_and_kv_fills_what_is_spare():
+    resolved = resolve(EngineConfig(), SHAPE, GPU, spare_bytes=(1 << 30) + 5)
+    assert (resolved.device, resolved.dtype, resolved.kv_dtype) == (
+        "cuda",
+        torch.bfloat16,
+        torch.bfloat16,
+    )
+    assert (resolved.overlap, resolved.max_step_tokens) == (1, 2048)
+    # One block is kept for the rows that pad a step.
+    assert (resolved.num_blocks + 1) * resolved.block_bytes <= 1 << 30
+    assert (resolved.num_blocks + 2) * resolved.block_bytes > 1 << 30
+    assert resolve(EngineConfig(device="cpu"), SHAPE, GPU) == resolve(
+        EngineConfig(), SHAPE, MACHINE
+    )
+
+
+def test_what_is_asked_of_a_gpu_wins_over_its_defaults():
+    asked = EngineConfig(
+        model=ModelConfig(dtype="float16"),
+        cache=CacheConfig(kv_cache_bytes=100 * 16 * GPU_TOKEN_BYTES),
+        scheduler=SchedulerConfig(overlap=2, max_step_tokens=4096),
+        step_graphs="off",
+    )
+    resolved = resolve(asked, SHAPE, GPU, spare_bytes=1 << 30)
+    assert (resolved.dtype, resolved.num_blocks, resolved.overlap) == (torch.float16, 99, 2)
+    assert (resolved.max_step_tokens, resolved.graph_rows) == (4096, ())
+
+
+@pytest.mark.parametrize(
+    ("most", "rows"),
+    [(1, (1,)), (3, (1, 2, 3)), (8, (1, 2, 4, 8)), (20, (1, 2, 4, 8, 16, 20))],
+)
+def test_captured_rows_end_with_the_most(most, rows):
+    assert graph_rows(most) == rows
+
+
+@pytest.mark.parametrize(
+    ("config", "machine", "spare_bytes", "said"),
+    [
+        (EngineConfig(device="cuda"), MACHINE, None, "torch sees no CUDA device"),
+        (EngineConfig(cache=CacheConfig(kv_dtype="fp8")), GPU, 1 << 30, "read no fp8"),
+        (EngineConfig(cache=CacheConfig(kv_cache_bytes=2 << 30)), GPU, 1 << 30, "steps leave"),
+        (EngineConfig(), GPU, 16 * GPU_TOKEN_BYTES, "holds no block"),
+    ],
+)
+def test_what_a_gpu_cannot_give_is_refused(config, machine, spare_bytes, said):
+    with pytest.raises(ConfigError, match=said):
+        resolve(config, SHAPE, machine, spare_bytes)

@@ -29,6 +29,11 @@ class ModelConfig:
     )
     """Activation type. auto: float32 on a CPU, the checkpoint's own on a GPU."""
 
+    load_format: Literal["auto", "dummy"] = field(default="auto", metadata=flag("--load-format"))
+    """auto: the weights of the checkpoint. dummy: random ones, of which a folder with config.json
+    alone is enough; the same numbers on every device.
+    """
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheConfig:
@@ -38,12 +43,19 @@ class CacheConfig:
     """Tokens per KV block: the unit of allocation and of prefix reuse; a power of two."""
 
     kv_cache_bytes: int | None = field(default=None, metadata=flag("--kv-cache-memory-bytes"))
-    """Memory for KV. Default: four full contexts, at most a quarter of this machine's memory."""
+    """Memory for KV. Default: on a CPU four full contexts, at most a quarter of the memory; on a
+    GPU what --gpu-memory-utilization leaves.
+    """
 
-    kv_dtype: Literal["auto", "float32", "float16", "bfloat16"] = field(
+    memory_fraction: float = field(default=0.9, metadata=flag("--gpu-memory-utilization"))
+    """Share of the GPU's memory for weights, activations and KV together, above 0 and at most 1."""
+
+    kv_dtype: Literal["auto", "float32", "float16", "bfloat16", "fp8"] = field(
         default="auto", metadata=flag("--kv-cache-dtype")
     )
-    """Type of stored keys and values. auto: float16, or float32 for a float32 checkpoint."""
+    """Type of stored keys and values. auto: float16 on a CPU, or float32 for a float32 checkpoint;
+    on a GPU the activations' own. fp8 is not available yet.
+    """
 
     prefix_reuse: Literal["off", "exact"] = field(
         default="exact", metadata=flag("--enable-prefix-caching", on="exact", off="off")
@@ -58,6 +70,11 @@ class CacheConfig:
         if self.kv_cache_bytes is not None and self.kv_cache_bytes < 1:
             raise ConfigError(
                 f"--kv-cache-memory-bytes must be at least 1, got {self.kv_cache_bytes}"
+            )
+        if not 0 < self.memory_fraction <= 1:
+            raise ConfigError(
+                f"--gpu-memory-utilization must be above 0 and at most 1, "
+                f"got {self.memory_fraction}; try 0.9"
             )
 
 
@@ -74,15 +91,22 @@ class SchedulerConfig:
     max_num_requests: int = field(default=64, metadata=flag("--max-num-seqs"))
     """Most requests that run in one step; more wait."""
 
-    max_step_tokens: int = field(default=512, metadata=flag("--max-num-batched-tokens"))
-    """Most tokens in one step: decodes first, prefill chunks fill the rest."""
+    max_step_tokens: int | None = field(default=None, metadata=flag("--max-num-batched-tokens"))
+    """Most tokens in one step: decodes first, prefill chunks fill the rest. Default: 512 on a CPU,
+    2048 on a GPU.
+    """
+
+    overlap: int | None = field(default=None, metadata=flag("--overlap-steps"))
+    """Steps that may run while the next one is planned, 0 to 2. Default: 0 on a CPU, 1 on a GPU."""
 
     def __post_init__(self) -> None:
         if self.max_model_tokens is not None and self.max_model_tokens < 2:
             raise ConfigError(f"--max-model-len must be at least 2, got {self.max_model_tokens}")
         if self.max_num_requests < 1:
             raise ConfigError(f"--max-num-seqs must be at least 1, got {self.max_num_requests}")
-        if self.max_step_tokens < self.max_num_requests:
+        if self.overlap is not None and not 0 <= self.overlap <= 2:
+            raise ConfigError(f"--overlap-steps must be 0, 1 or 2, got {self.overlap}")
+        if self.max_step_tokens is not None and self.max_step_tokens < self.max_num_requests:
             raise ConfigError(
                 f"--max-num-batched-tokens ({self.max_step_tokens}) must be at least "
                 f"--max-num-seqs ({self.max_num_requests}): each step has a token of each request"
@@ -96,6 +120,16 @@ class EngineConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    device: Literal["auto", "cpu", "cuda"] = field(default="auto", metadata=flag("--device"))
+    """Where the model runs. auto: on a GPU where there is one."""
+
+    step_graphs: Literal["on", "off"] = field(
+        default="on", metadata=flag("--enforce-eager", on="off", off="on")
+    )
+    """Launch every kernel of every step from Python, instead of replaying captured decode steps on
+    a GPU: slower, for finding faults.
+    """
+
     num_threads: int | None = field(default=None, metadata=flag("--num-threads"))
     """CPU threads. Default: one per physical core that this process may use."""
 

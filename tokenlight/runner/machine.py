@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this process may use of its machine: cores and memory, container limits counted in."""
+"""What this process may use of its machine: cores, memory, GPUs; container limits counted in."""
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
+
+import torch
 
 _CPUS = Path("/sys/devices/system/cpu")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -19,6 +21,9 @@ class Machine:
     memory_bytes: int
     """Memory that this process may use, free or not."""
 
+    num_gpus: int = 0
+    """CUDA devices that torch sees."""
+
 
 def read_machine(cpus: Path = _CPUS, cgroup: Path = _CGROUP) -> Machine:
     """Read the facts; the paths are arguments for tests."""
@@ -27,6 +32,7 @@ def read_machine(cpus: Path = _CPUS, cgroup: Path = _CGROUP) -> Machine:
         memory_bytes=min(
             os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _limit_bytes(cgroup)
         ),
+        num_gpus=torch.cuda.device_count(),
     )
 
 

@@ -17,6 +17,9 @@ from tokenlight.runner.machine import Machine
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
+_STEP_TOKENS = {"cpu": 512, "cuda": 2048}
+# On a CPU the next plan would compete with the step for the same cores.
+_OVERLAP = {"cpu": 0, "cuda": 1}
 _DEFAULT_CONTEXTS = 4
 _DEFAULT_MEMORY_SHARE = 0.25
 
@@ -32,22 +35,34 @@ class ModelShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedConfig:
-    """What the engine runs with. Nothing here is "auto" or None."""
+class Limits:
+    """What is known before the weights are read. Nothing here is "auto" or None."""
 
+    device: str
+    """"cpu" or "cuda"."""
     dtype: torch.dtype
     kv_dtype: torch.dtype
-    num_threads: int
     block_tokens: int
-    num_blocks: int
     block_bytes: int
     """One block of all layers."""
-    max_model_tokens: int
     max_num_requests: int
     max_step_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedConfig(Limits):
+    """What the engine runs with."""
+
+    num_threads: int
+    num_blocks: int
+    max_model_tokens: int
     prefix_reuse: bool
     overlap: int
     """Steps that may be in flight while the next one is planned."""
+    graph_rows: tuple[int, ...]
+    """Decode steps are captured for these numbers of requests, and padded to the next; ascending.
+    Empty: every step is launched kernel by kernel.
+    """
 
     @property
     def kv_bytes(self) -> int:
@@ -63,38 +78,74 @@ def model_shape(checkpoint: Checkpoint) -> ModelShape:
     )
 
 
-def resolve(config: EngineConfig, shape: ModelShape, machine: Machine) -> ResolvedConfig:
+def resolve_limits(config: EngineConfig, shape: ModelShape, machine: Machine) -> Limits:
+    """Choose the device and what follows from it alone.
+
+    Raises:
+        ConfigError: what was asked cannot be had on this machine.
+    """
+    device = _device(config.device, machine)
+    dtype = _dtype(config.model.dtype, device)
+    kv_dtype = _kv_dtype(config.cache.kv_dtype, shape, device, dtype)
+    num_requests = config.scheduler.max_num_requests
+    return Limits(
+        device=device,
+        dtype=dtype,
+        kv_dtype=kv_dtype,
+        block_tokens=config.cache.block_tokens,
+        block_bytes=config.cache.block_tokens * kv_bytes_per_token(shape.layers, kv_dtype),
+        max_num_requests=num_requests,
+        max_step_tokens=config.scheduler.max_step_tokens or max(_STEP_TOKENS[device], num_requests),
+    )
+
+
+def resolve(
+    config: EngineConfig, shape: ModelShape, machine: Machine, spare_bytes: int | None = None
+) -> ResolvedConfig:
     """Choose every number that was left open.
+
+    Args:
+        config: what was asked.
+        shape: the model's.
+        machine: what there is.
+        spare_bytes: of a GPU, what weights and steps leave for KV; a CPU's follows from `machine`.
 
     Raises:
         ConfigError: what was asked cannot be had on this machine; the message has the numbers.
     """
-    if config.model.dtype not in ("auto", "float32"):
-        raise ConfigError(
-            f"--dtype {config.model.dtype} is not available on a CPU: activations are float32 "
-            f"there (weights stay as the checkpoint stores them); leave --dtype out"
-        )
-    kv_dtype = _kv_dtype(config.cache.kv_dtype, shape)
-    block_tokens = config.cache.block_tokens
-    block_bytes = block_tokens * kv_bytes_per_token(shape.layers, kv_dtype)
+    limits = resolve_limits(config, shape, machine)
     longest_tokens = shape.max_model_tokens
     if config.scheduler.max_model_tokens is not None:
         longest_tokens = min(longest_tokens, config.scheduler.max_model_tokens)
-    num_blocks = _num_blocks(config, longest_tokens, block_bytes, machine)
+    if spare_bytes is None:
+        num_blocks = _blocks_in_memory(config, longest_tokens, limits, machine)
+    else:
+        num_blocks = _blocks_in_spare(config, limits, spare_bytes)
+    overlap = config.scheduler.overlap
+    is_captured = limits.device == "cuda" and config.step_graphs == "on"
     return ResolvedConfig(
-        dtype=torch.float32,
-        kv_dtype=kv_dtype,
+        device=limits.device,
+        dtype=limits.dtype,
+        kv_dtype=limits.kv_dtype,
         num_threads=config.num_threads or machine.num_cores,
-        block_tokens=block_tokens,
+        block_tokens=limits.block_tokens,
         num_blocks=num_blocks,
-        block_bytes=block_bytes,
-        max_model_tokens=min(longest_tokens, num_blocks * block_tokens),
-        max_num_requests=config.scheduler.max_num_requests,
-        max_step_tokens=config.scheduler.max_step_tokens,
+        block_bytes=limits.block_bytes,
+        max_model_tokens=min(longest_tokens, num_blocks * limits.block_tokens),
+        max_num_requests=limits.max_num_requests,
+        max_step_tokens=limits.max_step_tokens,
         prefix_reuse=config.cache.prefix_reuse == "exact",
-        # On a CPU the next plan would compete with the step for the same cores.
-        overlap=0,
+        overlap=_OVERLAP[limits.device] if overlap is None else overlap,
+        graph_rows=graph_rows(limits.max_num_requests) if is_captured else (),
     )
+
+
+def graph_rows(max_num_requests: int) -> tuple[int, ...]:
+    """1, 2, 4, 8, then each multiple of 8, up to the first that holds `max_num_requests`."""
+    last = -(-max_num_requests // 8) * 8
+    rows = (1, 2, 4, *range(8, last + 1, 8))
+    fitting = [n for n in rows if n < max_num_requests]
+    return (*fitting, max_num_requests)
 
 
 def scheduler_config(config: ResolvedConfig, *, hash_key: bytes) -> SchedulerConfig:
@@ -111,14 +162,45 @@ def scheduler_config(config: ResolvedConfig, *, hash_key: bytes) -> SchedulerCon
     )
 
 
-def _kv_dtype(asked: str, shape: ModelShape) -> torch.dtype:
+def _device(asked: str, machine: Machine) -> str:
+    if asked == "cuda" and not machine.num_gpus:
+        raise ConfigError(
+            "--device cuda: torch sees no CUDA device here; is the driver there, and is this "
+            f"torch ({torch.__version__}) a CUDA build? --device cpu runs without"
+        )
     if asked == "auto":
-        return torch.float32 if shape.is_float32 else torch.float16
-    return _DTYPES[asked]
+        return "cuda" if machine.num_gpus else "cpu"
+    return asked
 
 
-def _num_blocks(
-    config: EngineConfig, longest_tokens: int, block_bytes: int, machine: Machine
+def _dtype(asked: str, device: str) -> torch.dtype:
+    if device == "cuda":
+        # A float32 checkpoint runs in bfloat16 as well unless float32 is asked for: at half the
+        # bytes, and with every kernel.
+        return torch.bfloat16 if asked == "auto" else _DTYPES[asked]
+    if asked not in ("auto", "float32"):
+        raise ConfigError(
+            f"--dtype {asked} is not available on a CPU: activations are float32 "
+            f"there (weights stay as the checkpoint stores them); leave --dtype out"
+        )
+    return torch.float32
+
+
+def _kv_dtype(asked: str, shape: ModelShape, device: str, dtype: torch.dtype) -> torch.dtype:
+    if asked == "fp8":
+        raise ConfigError(
+            "--kv-cache-dtype fp8: the kernels of this version read no fp8 keys and values; "
+            "use auto, float16 or bfloat16"
+        )
+    if asked != "auto":
+        return _DTYPES[asked]
+    if device == "cuda":
+        return dtype
+    return torch.float32 if shape.is_float32 else torch.float16
+
+
+def _blocks_in_memory(
+    config: EngineConfig, longest_tokens: int, limits: Limits, machine: Machine
 ) -> int:
     asked_bytes = config.cache.kv_cache_bytes
     if asked_bytes is not None:
@@ -127,14 +209,29 @@ def _num_blocks(
                 f"--kv-cache-memory-bytes {asked_bytes} is more than the {machine.memory_bytes} "
                 f"bytes of memory that this process may use; ask for less, or leave it out"
             )
-        num_blocks = asked_bytes // block_bytes
-    else:
-        blocks_per_context = -(-longest_tokens // config.cache.block_tokens)
-        affordable_bytes = int(machine.memory_bytes * _DEFAULT_MEMORY_SHARE)
-        num_blocks = min(_DEFAULT_CONTEXTS * blocks_per_context, affordable_bytes // block_bytes)
+        return _at_least_one(asked_bytes // limits.block_bytes, limits)
+    blocks_per_context = -(-longest_tokens // limits.block_tokens)
+    affordable_bytes = int(machine.memory_bytes * _DEFAULT_MEMORY_SHARE)
+    most = affordable_bytes // limits.block_bytes
+    return _at_least_one(min(_DEFAULT_CONTEXTS * blocks_per_context, most), limits)
+
+
+def _blocks_in_spare(config: EngineConfig, limits: Limits, spare_bytes: int) -> int:
+    asked_bytes = config.cache.kv_cache_bytes
+    if asked_bytes is not None and asked_bytes > spare_bytes:
+        raise ConfigError(
+            f"--kv-cache-memory-bytes {asked_bytes} is more than the {spare_bytes} bytes of the "
+            f"GPU's memory that weights and steps leave; ask for less, or leave it out"
+        )
+    # One block more than the scheduler knows of is there for the rows that pad a step.
+    num_blocks = (spare_bytes if asked_bytes is None else asked_bytes) // limits.block_bytes - 1
+    return _at_least_one(num_blocks, limits)
+
+
+def _at_least_one(num_blocks: int, limits: Limits) -> int:
     if num_blocks < 1:
         raise ConfigError(
-            f"the KV cache holds no block: one of {config.cache.block_tokens} tokens takes "
-            f"{block_bytes} bytes; give --kv-cache-memory-bytes at least that"
+            f"the KV cache holds no block: one of {limits.block_tokens} tokens takes "
+            f"{limits.block_bytes} bytes; give --kv-cache-memory-bytes at least that"
         )
     return num_blocks
