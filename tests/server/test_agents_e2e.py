@@ -59,21 +59,30 @@ def test_a_forced_call_follows_its_schema_twenty_times_of_twenty(server: Serving
         assert is_weather(json.loads(choice.message.tool_calls[0].function.arguments))
 
 
-def test_a_shape_is_kept_in_every_protocol(server: Serving):
-    openai = server.client()
+def test_a_shape_is_kept_by_responses(server: Serving):
     formatted = {"type": "json_schema", "name": "w", "schema": WEATHER}
-    answer = openai.responses.create(model=NAME, input="Weather?", text={"format": formatted})
+    answer = server.client().responses.create(
+        model=NAME, input="Weather?", text={"format": formatted}, extra_body={"seed": 1}
+    )
     assert is_weather(json.loads(answer.output_text))
+
+
+@pytest.mark.parametrize("choice", [{"type": "tool", "name": "get_weather"}, {"type": "any"}])
+def test_a_forced_call_of_messages_is_one_call_and_then_the_end(server: Serving, choice):
+    """Parallel calls are allowed; this model, never taught to call, would not stop calling."""
     with anthropic.Anthropic(base_url=server.url, api_key="x") as client:
-        message = client.messages.create(
-            model=NAME,
-            max_tokens=200,
-            messages=[say("Weather?")],
-            tools=[{"name": "get_weather", "input_schema": WEATHER}],
-            tool_choice={"type": "tool", "name": "get_weather"},
-        )
-    assert message.stop_reason == "tool_use"
-    assert is_weather(message.content[0].input)
+        for seed in range(10):
+            message = client.messages.create(
+                model=NAME,
+                max_tokens=120,
+                messages=[say("Weather?")],
+                tools=[{"name": "get_weather", "input_schema": WEATHER}],
+                tool_choice=choice,
+                extra_body={"seed": seed},
+            )
+            assert message.stop_reason == "tool_use"
+            (call,) = message.content
+            assert is_weather(call.input)
 
 
 def test_every_endpoint_answers_the_official_clients(server: Serving):

@@ -79,7 +79,13 @@ class Dialect:
         Raises:
             UnsupportedParameter: calls cannot be forced in this model's format.
         """
-        return rules_of(conversation, self.tools, self.reasoning, self.special_ids)
+        return rules_of(
+            conversation,
+            self.tools,
+            self.reasoning,
+            self.special_ids,
+            knows_calls=self.traits.has_tools,
+        )
 
     def grammar(self, rules: str, prompt: str) -> Grammar:
         """The rules, from where they hold: behind the reasoning, where the prompt opens one."""

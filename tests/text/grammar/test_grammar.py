@@ -94,6 +94,19 @@ def test_one_named_tool_and_one_call(grammars):
     assert not accepts(grammars, made, f"{LOOK}\n{LOOK}")
 
 
+def test_a_named_tool_is_called_once(grammars):
+    made = rules(tools=TOOLS, tool_choice=ToolChoice(mode="required", names=("look",)))
+    assert accepts(grammars, made, LOOK)
+    assert not accepts(grammars, made, f"{LOOK}\n{LOOK}")
+
+
+def test_a_model_that_was_never_taught_to_call_is_made_to_call_once(grammars):
+    conversation = Conversation(turns=HI, tools=TOOLS, tool_choice=REQUIRED)
+    made = rules_of(conversation, TOOL_FORMATS["hermes"], knows_calls=False)
+    assert accepts(grammars, made, CALL)
+    assert not accepts(grammars, made, f"{CALL}\n{LOOK}")
+
+
 FRAMED = sorted(name for name, found in TOOL_FORMATS.items() if found.frame is not None)
 
 
@@ -179,6 +192,42 @@ def test_a_shape_is_json_as_templates_write_it(grammars):
     assert not accepts(grammars, made, '{"command":"ls"}')
     assert not accepts(grammars, made, '{  "command": "ls"}')
     assert not accepts(grammars, made, '{"times": 1}')
+
+
+@pytest.mark.parametrize(
+    ("value", "is_allowed"),
+    [
+        ("1" * 20, True),
+        ("1" * 21, False),
+        ("-" + "7" * 20, True),
+        ("0." + "3" * 20, True),
+        ("0." + "3" * 21, False),
+        ("12345678901234567890.5", True),
+        ('"' + "1" * 40 + '"', True),
+        ('"\\"' + "1" * 40 + '"', True),
+        ('"\\\\", ' + "1" * 21, False),
+    ],
+)
+def test_numbers_end_and_strings_of_digits_need_not(grammars, value, is_allowed):
+    made = rules(shape=Shape(json_schema={"type": "array"}))
+    assert accepts(grammars, made, f"[{value}]") == is_allowed
+
+
+def test_a_number_that_its_schema_makes_long_may_be_long(grammars):
+    made = rules(shape=Shape(json_schema={"enum": [10**30, 2]}))
+    assert accepts(grammars, made, str(10**30))
+
+
+def test_what_the_rules_force_is_known_at_once(grammars):
+    following = matcher(grammars, rules(tools=TOOLS[:1], tool_choice=REQUIRED))
+    start = b'<tool_call>\n{"name": "bash", "arguments": {"command": "'
+    assert bytes(following.forced()) == start
+    for token_id in start:
+        assert np.flatnonzero(following.allowed()).tolist() == [token_id]
+        following.say(token_id)
+    assert following.forced() == []
+    following.keep(3)
+    assert bytes(following.forced()) == start[3:]
 
 
 def test_a_shape_beside_tools_leaves_both_ways_open(grammars):

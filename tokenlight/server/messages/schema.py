@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from tokenlight.server.schemas.parameters import MAX_STOPS, Probability, StopString
+from tokenlight.server.schemas.parameters import MAX_STOPS, Probability, Seed, StopString
 from tokenlight.server.schemas.parse_failure import ParseFailure
 
 Block = dict[str, Any]
@@ -67,6 +67,8 @@ class MessagesRequest(PromptFields, frozen=True, kw_only=True):
     top_k: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
     stop_sequences: Annotated[list[StopString], Meta(max_length=MAX_STOPS)] | None = None
     stream: bool | None = None
+    seed: Seed | None = None
+    """The same seed, prompt and parameters give the same text; an extension of the protocol."""
     metadata: dict[str, Any] | None = None
     """The caller's own; used for nothing."""
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from tokenlight.server.schemas.parameters import Seed
 from tokenlight.server.schemas.parse_failure import ParseFailure
 from tokenlight.server.schemas.usage import PromptTokensDetails
 
@@ -46,6 +47,8 @@ class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Most tokens to generate; lowered when the context has less room, never refused."""
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    seed: Seed | None = None
+    """The same seed, prompt and parameters give the same text; an extension of the protocol."""
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None

@@ -100,6 +100,7 @@ def _generation_fields(body: MessagesRequest) -> GenerationFields:
         top_k=body.top_k,
         stop=body.stop_sequences or None,
         stream=body.stream,
+        seed=body.seed,
         skip_special_tokens=False,  # the parser reads them
     )
 

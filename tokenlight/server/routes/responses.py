@@ -163,6 +163,7 @@ def _generation_fields(body: ResponsesRequest) -> GenerationFields:
         temperature=body.temperature,
         top_p=body.top_p or None,
         stream=body.stream,
+        seed=body.seed,
         skip_special_tokens=False,  # the parser reads them
     )
 

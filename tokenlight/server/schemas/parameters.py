@@ -18,6 +18,7 @@ _INT64 = 2**63 - 1
 Probability = Annotated[float, Meta(ge=0, le=1)]
 TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Bias = Annotated[float, Meta(ge=-100, le=100)]
+Seed = Annotated[int, Meta(ge=-_INT64 - 1, le=_INT64)]
 StopString = Annotated[str, Meta(min_length=1, max_length=MAX_STOP_CHARS)]
 
 
@@ -68,7 +69,7 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     """Token id (as a string) -> what is added to its logit."""
     min_tokens: Annotated[int, Meta(ge=0)] | None = None
     """End tokens cannot come before the answer has this many tokens. Default 0."""
-    seed: Annotated[int, Meta(ge=-_INT64 - 1, le=_INT64)] | None = None
+    seed: Seed | None = None
     """The same seed, prompt and parameters give the same text. Default: a random one."""
     n: Annotated[int, Meta(ge=1, le=128)] | None = None
     """Choices per prompt. Default 1; choice i uses seed + i."""

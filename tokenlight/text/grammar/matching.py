@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tokenlight.base.log import event, get_log
 from tokenlight.text.grammar.check import LIMITS
+from tokenlight.text.grammar.digits import DigitRun
 from tokenlight.text.tokenizer import Tokenizer
 
 _log = get_log("grammar")
@@ -52,7 +53,7 @@ class Grammars:
         matcher = LLMatcher(self._vocabulary.tokens, grammar, log_level=0, limits=LIMITS)
         if matcher.is_error():
             _log.error(event("grammar_failed", num_chars=len(rules)))
-        return Rules(self._vocabulary, matcher)
+        return Rules(self._vocabulary, matcher, is_json="%json" in rules)
 
 
 class Vocabulary:
@@ -67,6 +68,7 @@ class Vocabulary:
         num_tokens = tokenizer.vocab_size
         # Tokens without bytes must not look like one another's beginnings.
         self.token_bytes = [tokenizer.token_bytes(i) for i in range(num_tokens)]
+        self.begins_with_digit = np.fromiter((t[:1].isdigit() for t in self.token_bytes), np.bool_)
         self.special_token_ids = [i for i in range(num_tokens) if tokenizer.is_special(i)]
         self.tokens = LLTokenizer(
             TokenizerWrapper(_Wrapped(self)), n_vocab=num_tokens, eos_token=self.eos_token_ids
@@ -95,30 +97,50 @@ class _Wrapped:
 class Rules:
     """Compiled; `begin` makes the matcher of one answer."""
 
-    def __init__(self, vocabulary: Vocabulary, matcher: LLMatcher) -> None:
+    def __init__(self, vocabulary: Vocabulary, matcher: LLMatcher, *, is_json: bool) -> None:
         self._vocabulary = vocabulary
         self._matcher = matcher
+        self._is_json = is_json
 
     def begin(self, *, after: str) -> AnswerMatcher:
-        return AnswerMatcher(self._vocabulary, self._matcher.deep_copy(), after=after.encode())
+        matcher = self._matcher.deep_copy()
+        return AnswerMatcher(self._vocabulary, matcher, after=after.encode(), is_json=self._is_json)
 
 
 class AnswerMatcher:
     """Where one answer is in its rules. Until `after` has been said it is free, but cannot end."""
 
-    def __init__(self, vocabulary: Vocabulary, matcher: LLMatcher, *, after: bytes) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, matcher: LLMatcher, *, after: bytes, is_json: bool
+    ) -> None:
         self._vocabulary = vocabulary
         self._matcher = matcher
         self._after = after
+        self._is_json = is_json
         self._said: list[int] = []
-        self._tail = b""
-        self._is_free = bool(after)
         self._bits = allocate_token_bitmask(1, len(vocabulary.token_bytes))
+        self._begin()
+
+    def _begin(self) -> None:
+        self._tail = b""
+        self._is_free = bool(self._after)
+        self._digits = DigitRun() if self._is_json else None
+        self._forced: list[int] | None = None
 
     @property
     def num_tokens(self) -> int:
         """Said so far."""
         return len(self._said)
+
+    def forced(self) -> list[int]:
+        """The tokens that must come next, one after the other: the rules leave one text.
+
+        Of the ways to cut that text into tokens it is the tokenizer's own.
+        """
+        if self._forced is None:
+            is_open = not self._is_free and not self._matcher.is_stopped()
+            self._forced = self._matcher.compute_ff_tokens() if is_open else []
+        return self._forced
 
     def allowed(self) -> NDArray[np.bool_]:
         """Which of the vocabulary's tokens may come next; at least one."""
@@ -127,30 +149,43 @@ class AnswerMatcher:
             allowed = np.ones(num_tokens, np.bool_)
             allowed[self._vocabulary.eos_token_ids] = False
             return allowed
+        if forced := self.forced():
+            return _only(num_tokens, forced[:1])
         if not self._matcher.is_stopped():
             fill_next_token_bitmask(self._matcher, self._bits)
-            bits = np.unpackbits(self._bits[0].view(np.uint8), bitorder="little")
-            allowed = bits[:num_tokens].view(np.bool_)
+            bits = np.unpackbits(self._bits.view(np.uint8)[0], count=num_tokens, bitorder="little")
+            allowed = bits.view(np.bool_)
+            if self._digits is not None and self._digits.is_long:
+                ended = allowed & ~self._vocabulary.begins_with_digit
+                allowed = ended if ended.any() else allowed
             if allowed.any():
                 return allowed
-        allowed = np.zeros(num_tokens, np.bool_)
-        allowed[self._vocabulary.eos_token_ids] = True
-        return allowed
+        return _only(num_tokens, self._vocabulary.eos_token_ids)
 
     def say(self, token_id: int) -> None:
         """A token was chosen."""
         self._said.append(token_id)
+        self._forced = None
+        text = self._vocabulary.token_bytes[token_id]
         if self._is_free:
-            self._tail += self._vocabulary.token_bytes[token_id]
+            self._tail += text
             self._is_free = self._after not in self._tail
             self._tail = self._tail[-len(self._after) :]
         elif token_id not in self._vocabulary.eos_token_ids and not self._matcher.is_stopped():
             self._matcher.consume_token(token_id)
+            if self._digits is not None:
+                self._digits.say(text)
 
     def keep(self, num_tokens: int) -> None:
         """Take back all but the first `num_tokens`: their step was never committed."""
-        said = self._said[:num_tokens]
+        said, self._said = self._said[:num_tokens], []
         self._matcher.reset()
-        self._said, self._tail, self._is_free = [], b"", bool(self._after)
+        self._begin()
         for token_id in said:
             self.say(token_id)
+
+
+def _only(num_tokens: int, token_ids: list[int]) -> NDArray[np.bool_]:
+    allowed = np.zeros(num_tokens, np.bool_)
+    allowed[token_ids] = True
+    return allowed

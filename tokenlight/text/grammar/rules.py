@@ -18,7 +18,7 @@ from tokenlight.text.parsing import ReasoningFormat, ToolFormat
 from tokenlight.text.parsing.format import HeadedCall, JsonCall
 
 _MAX_CALLS = 16
-"""Of one answer that must call: a weak model would go on for ever."""
+"""Of one answer that must call: no model has that much to ask at once."""
 
 _FORM = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
@@ -28,14 +28,20 @@ def rules_of(
     tools: ToolFormat,
     reasoning: ReasoningFormat | None = None,
     special_ids: Mapping[str, int] | None = None,
+    *,
+    knows_calls: bool = True,
 ) -> str | None:
     """The rules that the answer must follow; None where it is free.
+
+    Where one tool is named, the answer is one call of it.
 
     Args:
         conversation: with what it asks of its answer.
         tools: how this model writes calls.
         reasoning: how it marks reasoning.
         special_ids: the model's special tokens by their texts: a marker that is one is said as one.
+        knows_calls: whether the model was taught to call: one that was not would call again and
+            again until its tokens are spent, so it calls once.
 
     Raises:
         UnsupportedParameter: calls cannot be forced in this model's format.
@@ -43,7 +49,8 @@ def rules_of(
     choice, shape = conversation.tool_choice, conversation.shape
     named = [t for t in conversation.tools if not choice.names or t.name in choice.names]
     special_ids = special_ids or {}
-    calls = _Calls(tools, special_ids, allows_parallel=conversation.allows_parallel)
+    is_single = len(choice.names) == 1 or not knows_calls or not conversation.allows_parallel
+    calls = _Calls(tools, special_ids, max_calls=1 if is_single else _MAX_CALLS)
     if choice.mode == "required" and named:
         return "start: calls\n" + calls.rules(named)
     if shape is None:
@@ -74,12 +81,10 @@ def _shape(shape: Shape) -> str:
 class _Calls:
     """Writes the rules of calls in one model's format."""
 
-    def __init__(
-        self, wire: ToolFormat, special_ids: Mapping[str, int], *, allows_parallel: bool
-    ) -> None:
+    def __init__(self, wire: ToolFormat, special_ids: Mapping[str, int], *, max_calls: int) -> None:
         self._wire = wire
         self._special_ids = special_ids
-        self._allows_parallel = allows_parallel
+        self._max_calls = max_calls
         markers = sorted((m for m in special_ids if m), key=len, reverse=True)
         self._special = re.compile(f"({'|'.join(map(re.escape, markers)) or '(?!)'})")
 
@@ -91,7 +96,7 @@ class _Calls:
                 advice=f"send 'auto': calls in the {self._wire.name} format of this model cannot "
                 f"be forced",
             )
-        more = f" (gap call){{0,{_MAX_CALLS - 1}}}" if self._allows_parallel else ""
+        more = f" (gap call){{0,{self._max_calls - 1}}}" if self._max_calls > 1 else ""
         lines = [
             f"calls: call{more}",
             'gap: "\\n"?',
