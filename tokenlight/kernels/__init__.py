@@ -8,15 +8,24 @@ each contract has them.
 from tokenlight.kernels.explain import explain
 from tokenlight.kernels.formats import FORMATS, Format
 from tokenlight.kernels.ops import OPS
+from tokenlight.kernels.ops.add import add
+from tokenlight.kernels.ops.add_rms_norm import add_rms_norm
+from tokenlight.kernels.ops.concat_columns import concat_columns
 from tokenlight.kernels.ops.embedding import embedding
+from tokenlight.kernels.ops.gather_rows import gather_rows
 from tokenlight.kernels.ops.gelu_tanh_mul import gelu_tanh_mul
 from tokenlight.kernels.ops.linear import linear
+from tokenlight.kernels.ops.linear_silu_mul import linear_silu_mul
 from tokenlight.kernels.ops.paged_attention import paged_attention
 from tokenlight.kernels.ops.rms_norm import rms_norm
 from tokenlight.kernels.ops.rope import rope_
+from tokenlight.kernels.ops.rope_angles import rope_angles
+from tokenlight.kernels.ops.rope_write_kv import rope_write_kv_
 from tokenlight.kernels.ops.sample import sample
+from tokenlight.kernels.ops.scale import scale
 from tokenlight.kernels.ops.silu_mul import silu_mul
 from tokenlight.kernels.ops.softcap import softcap
+from tokenlight.kernels.ops.to_float32 import to_float32
 from tokenlight.kernels.ops.write_kv import write_kv_
 from tokenlight.kernels.pack import PackedLinear, pack_linear
 from tokenlight.kernels.threads import set_num_threads
@@ -26,17 +35,26 @@ __all__ = [
     "OPS",
     "Format",
     "PackedLinear",
+    "add",
+    "add_rms_norm",
+    "concat_columns",
     "embedding",
     "explain",
+    "gather_rows",
     "gelu_tanh_mul",
     "linear",
+    "linear_silu_mul",
     "pack_linear",
     "paged_attention",
     "rms_norm",
     "rope_",
+    "rope_angles",
+    "rope_write_kv_",
     "sample",
+    "scale",
     "set_num_threads",
     "silu_mul",
     "softcap",
+    "to_float32",
     "write_kv_",
 ]

@@ -38,10 +38,11 @@ class Part:
 
 
 def results(op: Op[..., Any], implementation: Implementation[..., Any], case: Case) -> list[Tensor]:
-    """Run a case on copies of what it writes; its return value and the written tensors."""
+    """Run a case on copies of what it writes; what it returns and the written tensors."""
     args = [a.clone() if i in op.mutates else a for i, a in enumerate(case.args)]
     returned = implementation.run(*args, **case.kwargs)
-    return ([] if returned is None else [returned]) + [args[i] for i in op.mutates]
+    outputs = returned if isinstance(returned, tuple) else (returned,)
+    return [out for out in outputs if out is not None] + [args[i] for i in op.mutates]
 
 
 def generator(seed: int) -> torch.Generator:

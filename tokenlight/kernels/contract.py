@@ -3,7 +3,7 @@
 
 Calling an op runs the implementation bound to the call's site: the device, the dtypes that the
 contract is typed by, and the weight format. A site is bound once, by rank among the implementations
-that can serve it, and remembered.
+that can serve it, and remembered. Under `torch.fx` a call is one node, whose target is the op.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import torch
+from torch.fx import Proxy
 
 from tokenlight.kernels.formats import Format
 from tokenlight.kernels.machine import features
@@ -80,6 +81,7 @@ class Op(Generic[P, R]):
         self._first = parameters.index(first)
         self._second = parameters.index(second)
         self._bound: dict[Site | tuple[Any, ...], Callable[P, R]] = {}
+        self._shape: Callable[..., R] | None = None
         self.__doc__ = contract.__doc__
         self.__name__ = contract.__name__
 
@@ -92,8 +94,21 @@ class Op(Generic[P, R]):
         key = (first.device.type, first.dtype, second.dtype, kwargs.get("format"))
         run = self._bound.get(key)
         if run is None:
+            if isinstance(first, Proxy):  # traced: the call is one node
+                return cast(R, first.tracer.create_proxy("call_function", self, args, kwargs))
             run = self._bound[key] = self.bind(self.site(*args, **kwargs)).run
         return run(*args, **kwargs)
+
+    def infer(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """What a call gives, without its numbers: the arguments are tensors of device "meta"."""
+        if self._shape is not None:
+            return self._shape(*args, **kwargs)
+        return next(i.run for i in self.implementations if i.rank == REFERENCE)(*args, **kwargs)
+
+    def shape(self, rule: Callable[..., R]) -> Callable[..., R]:
+        """Register what `infer` runs, for an op whose reference must read its numbers."""
+        self._shape = rule
+        return rule
 
     def site(self, *args: P.args, **kwargs: P.kwargs) -> Site:
         """What a call with these arguments is bound by."""

@@ -13,6 +13,7 @@ from tokenlight.kernels.formats.tile16 import TILE16
 from tokenlight.kernels.machine import default_device, features
 from tokenlight.kernels.ops import OPS
 
+_TYPED_BY_INTEGERS = ("embedding", "rope_angles")
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _STORED = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
@@ -53,7 +54,7 @@ def _explain_site(op: Op[..., Any], site: Site) -> str:
 def _sites(op: Op[..., Any], device: str) -> Iterator[Site]:
     """The sites worth showing: float activations with each thing that the op may read."""
     activations = (
-        (torch.int32,) if op.name == "embedding" else _FLOATS[: 1 if device == "cpu" else 3]
+        (torch.int32,) if op.name in _TYPED_BY_INTEGERS else _FLOATS[: 1 if device == "cpu" else 3]
     )
     if op.takes_format:
         for dtype, (name, weight_format) in product(activations, FORMATS.items()):

@@ -4,29 +4,47 @@
 from typing import Any
 
 from tokenlight.kernels.contract import Op
+from tokenlight.kernels.ops.add import add
+from tokenlight.kernels.ops.add_rms_norm import add_rms_norm
+from tokenlight.kernels.ops.concat_columns import concat_columns
 from tokenlight.kernels.ops.embedding import embedding
+from tokenlight.kernels.ops.gather_rows import gather_rows
 from tokenlight.kernels.ops.gelu_tanh_mul import gelu_tanh_mul
 from tokenlight.kernels.ops.linear import linear
+from tokenlight.kernels.ops.linear_silu_mul import linear_silu_mul
 from tokenlight.kernels.ops.paged_attention import paged_attention
 from tokenlight.kernels.ops.rms_norm import rms_norm
 from tokenlight.kernels.ops.rope import rope_
+from tokenlight.kernels.ops.rope_angles import rope_angles
+from tokenlight.kernels.ops.rope_write_kv import rope_write_kv_
 from tokenlight.kernels.ops.sample import sample
+from tokenlight.kernels.ops.scale import scale
 from tokenlight.kernels.ops.silu_mul import silu_mul
 from tokenlight.kernels.ops.softcap import softcap
+from tokenlight.kernels.ops.to_float32 import to_float32
 from tokenlight.kernels.ops.write_kv import write_kv_
 
 OPS: dict[str, Op[..., Any]] = {
     o.name: o
     for o in (
+        add,
+        add_rms_norm,
+        concat_columns,
         embedding,
+        gather_rows,
         gelu_tanh_mul,
         linear,
+        linear_silu_mul,
         paged_attention,
         rms_norm,
         rope_,
+        rope_angles,
+        rope_write_kv_,
         sample,
+        scale,
         silu_mul,
         softcap,
+        to_float32,
         write_kv_,
     )
 }
