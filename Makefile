@@ -76,7 +76,7 @@ check: $(STAMPS)/dev  ## formatting, lint, types, room order, generated files; u
 	$(BIN)/python scripts/size.py --check
 
 test: $(STAMPS)/dev  ## the CPU suite; under five minutes on two cores
-	$(BIN)/pytest -q -m "not slow and not cuda and not multi_gpu" $(ARGS)
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile -m "not slow and not cuda and not multi_gpu" $(ARGS)
 
 test-agents: $(STAMPS)/dev  ## real coding agents against a scripted engine: AGENTS=DIR of scripts/install_agents.sh
 	TOKENLIGHT_AGENTS="$(abspath $(AGENTS))" $(BIN)/pytest -q -rs tests/agents $(ARGS)
