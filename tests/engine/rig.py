@@ -6,6 +6,7 @@ schedule can be repeated, and a thousand of them run in a second.
 """
 
 import dataclasses
+import threading
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -52,10 +53,17 @@ class Script:
         self._num_reads = 0
         self.answers: dict[str, Answer] = defaultdict(Answer)
         self.loop: Loop
+        self._woken = threading.Event()
+
+    def wake(self) -> None:
+        self._woken.set()
 
     def wait(self) -> None:
-        """The loop is idle: go on to the next arrival, or end."""
-        if not self._arrivals:
+        """The loop is idle: go on to the next arrival, to what another thread does, or end."""
+        if self.loop.num_held:
+            assert self._woken.wait(20)
+            self._woken.clear()
+        elif not self._arrivals:
             self.loop.is_stopping = True
         else:
             self._num_reads = min(self._arrivals)

@@ -179,7 +179,7 @@ class Tape:
         self.calls.append(f"execute {plan.guard}")
         return Sampled(np.zeros(0, np.int32), np.zeros(0, np.intp))
 
-    def commit(self, guard: int, token_ids: np.ndarray) -> list[object]:
+    def commit(self, guard: int, token_ids: np.ndarray, num_accepted: None) -> list[object]:
         self.calls.append(f"commit {guard}")
         return []
 

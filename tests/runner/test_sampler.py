@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A request's parameters follow it from slot to slot, and never stay behind."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
-from tokenlight.runner.sampler import Sampler
+from tokenlight.runner.sampler import NO_DRAFT, Sampler, drafts_behind, num_accepted
 from tokenlight.wire import SamplingParams
 
 VOCABULARY = 300
@@ -94,3 +96,18 @@ def test_positions_and_seeds_change_the_draw_and_repeat_it(plan_of):
     assert len(set(draws)) > 45
     counts = np.histogram([draw(5, p) for p in range(300)], bins=3, range=(0, VOCABULARY))[0]
     assert counts.min() > 70
+
+
+def test_a_draft_that_is_not_sampled_voids_what_stands_behind_it():
+    plan = SimpleNamespace(
+        token_ids=np.array([50, 60, 7, 8, 70, 9], np.int32),
+        sampled_rows=np.arange(6, dtype=np.int32),
+        sampled_requests=np.array([0, 1, 1, 1, 2, 2], np.int32),
+    )
+    assert drafts_behind(plan).tolist() == [NO_DRAFT, 7, 8, NO_DRAFT, 9, NO_DRAFT]
+    for token_ids, accepted in (
+        ([1, 7, 8, 3, 9, 4], [1, 3, 2]),
+        ([1, 7, 5, 3, 9, 4], [1, 2, 2]),
+        ([1, 5, 8, 3, 2, 4], [1, 1, 1]),
+    ):
+        assert num_accepted(plan, np.array(token_ids, np.int32)).tolist() == accepted

@@ -8,6 +8,7 @@ scheduler was made with.
 import secrets
 from collections import deque
 from collections.abc import Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
@@ -17,9 +18,10 @@ import numpy as np
 from tokenlight import wire
 from tokenlight.base.clock import now_s, now_us
 from tokenlight.base.log import event, get_log
-from tokenlight.control import Scheduler, StepPlan
+from tokenlight.control import Delta, Scheduler, StepPlan
 from tokenlight.engine.heartbeat import Board
 from tokenlight.runner import ModelRunner, Sampled
+from tokenlight.text.grammar.matching import Rules
 
 _log = get_log("engine")
 
@@ -39,6 +41,7 @@ class Mail(Protocol):
     """What the loop needs of `engine/mail.py`."""
 
     def wait(self) -> None: ...
+    def wake(self) -> None: ...
     def read(self) -> Iterable[wire.ToEngine]: ...
     def send(self, message: wire.FromEngine, /) -> None: ...
 
@@ -49,6 +52,14 @@ class Flight:
 
     plan: StepPlan
     outcome: Sampled | Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A request whose grammar is being compiled: it takes no place in a step that would wait."""
+
+    message: wire.Generate
+    compiling: Future[Rules]
 
 
 class Loop:
@@ -73,9 +84,15 @@ class Loop:
             str, int
         ] = {}  # unfinished requests: the client's name to the scheduler's number
         self._names: dict[int, str] = {}  # and back
+        self._held: dict[str, Held] = {}
         self._num_bad_steps = 0
         self._cache_age = 0
         self.is_stopping = False
+
+    @property
+    def num_held(self) -> int:
+        """Requests that wait for their grammars."""
+        return len(self._held)
 
     def run(self) -> None:
         """Returns when told to stop; raises when step after step fails."""
@@ -96,12 +113,33 @@ class Loop:
         for message in self._mail.read():
             match message:
                 case wire.Generate():
-                    self._submit(message)
+                    self._accept(message)
                 case wire.Abort():
                     self._abort(message)
                 case wire.ResetPrefixCache():
                     self._cache_age += 1
+        if self._held:
+            self._release()
         return not self.is_stopping
+
+    def _release(self) -> None:
+        for name, held in list(self._held.items()):
+            if not held.compiling.done():
+                continue
+            del self._held[name]
+            if fault := held.compiling.exception():
+                _log.error(event("grammar_not_compiled", request=name, fault=fault))
+                self._send([_last(name, "error", f"its grammar cannot be compiled: {fault}")])
+            else:
+                self._submit(held.message)
+
+    def _accept(self, message: wire.Generate) -> None:
+        compiling = self._runner.compiling(message.sampling)
+        if compiling is None:
+            self._submit(message)
+            return
+        self._held[message.request_id] = Held(message, compiling)
+        compiling.add_done_callback(lambda _: self._mail.wake())
 
     def _submit(self, message: wire.Generate) -> None:
         number = next(self._numbers)
@@ -132,6 +170,9 @@ class Loop:
         return f"{self._cache_age}/{asked}".encode() if self._cache_age or asked else b""
 
     def _abort(self, message: wire.Abort) -> None:
+        if self._held.pop(message.request_id, None):
+            self._send([_last(message.request_id, "abort")])
+            return
         number = self._ids.get(message.request_id)
         if number is None:
             return  # it finished meanwhile, and its last delta is on its way
@@ -157,15 +198,18 @@ class Loop:
             token_ids = outcome.token_ids
             told = _by_request(plan, outcome)
             prompts = outcome.prompt_logprobs
+            num_accepted = outcome.num_accepted
             failed = self._fail(_bad_requests(plan, outcome), _NOT_FINITE)
         else:
             self._num_bad_steps += 1
             token_ids = np.zeros(plan.num_sampled, np.int32)
             told, prompts = {}, {}
+            num_accepted = np.ones(len(np.unique(plan.sampled_requests)), np.int32)
             failed = self._fail(
                 plan.request_ids, f"the step raised {type(outcome).__name__}: {outcome}"
             )
-        deltas = self._scheduler.commit(plan.guard, token_ids)
+        deltas = self._scheduler.commit(plan.guard, token_ids, num_accepted)
+        self._propose_forced(deltas)
         self._note_step()
         self._send(
             failed
@@ -178,7 +222,9 @@ class Loop:
                     num_cached_tokens=d.num_cached_tokens,
                     finish_reason=_REASONS[d.finish_reason],
                     num_sampled_tokens=d.num_sampled_tokens,
-                    logprobs=told.get(d.id) if d.token_ids else None,
+                    logprobs=told[d.id][: len(d.token_ids)]
+                    if d.token_ids and d.id in told
+                    else None,
                     prompt_logprobs=prompts.get(d.id),
                 )
                 for d in deltas
@@ -186,6 +232,12 @@ class Loop:
         )
         if isinstance(outcome, Exception) and self._num_bad_steps >= _MAX_BAD_STEPS:
             raise outcome
+
+    def _propose_forced(self, deltas: Iterable[Delta]) -> None:
+        """What a grammar leaves no choice about is computed in one step."""
+        for delta in deltas:
+            if delta.finish_reason is None and (forced := self._runner.forced(delta.id)):
+                self._scheduler.propose(delta.id, np.array(forced, np.int32))
 
     def _fail(self, numbers: Iterable[int], why: str) -> list[wire.Delta]:
         """End requests with an error, before their step is committed."""
@@ -230,11 +282,11 @@ def _bad_requests(plan: StepPlan, outcome: Sampled) -> list[int]:
 
 
 def _by_request(plan: StepPlan, outcome: Sampled) -> dict[int, list[wire.TokenLogprobs]]:
-    """What requests are told of their token, by the scheduler's number."""
-    return {
-        int(plan.request_ids[plan.sampled_requests[row]]): [logprobs]
-        for row, logprobs in outcome.logprobs.items()
-    }
+    """What requests are told of their tokens, by the scheduler's number."""
+    told: dict[int, list[wire.TokenLogprobs]] = {}
+    for row, logprobs in sorted(outcome.logprobs.items()):
+        told.setdefault(int(plan.request_ids[plan.sampled_requests[row]]), []).append(logprobs)
+    return told
 
 
 def _last(request_id: str, reason: wire.FinishReason, why: str | None = None) -> wire.Delta:

@@ -4,6 +4,7 @@
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 import zmq
@@ -35,9 +36,14 @@ class Mailbox:
         self._poller.register(self._wake, zmq.POLLIN)
 
     def wait(self) -> None:
-        """Sleep until there is mail or a signal came."""
+        """Sleep until there is mail, a signal came, or `wake` was called."""
         if self._wake.fileno() in dict(self._poller.poll()):
             self._wake.recv(4096)
+
+    def wake(self) -> None:
+        """End a wait; may be called on any thread."""
+        with suppress(OSError):  # full: it wakes as it is; closed: nobody waits
+            self._signalled.send(b"\0")
 
     def read(self) -> Iterator[wire.ToEngine]:
         """All mail that is there; never waits."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,8 +26,8 @@ from tokenlight.runner.logprobs import pick_logprobs, read_logprobs
 from tokenlight.runner.machine import read_machine
 from tokenlight.runner.prompt_logprobs import PromptReader
 from tokenlight.runner.resolve import ModelShape, ResolvedConfig, model_shape, resolve
-from tokenlight.runner.sampler import NO_TOKENS, Sampler
-from tokenlight.text.grammar.matching import Grammars
+from tokenlight.runner.sampler import NO_TOKENS, Sampler, num_accepted
+from tokenlight.text.grammar.matching import Grammars, Rules
 from tokenlight.text.tokenizer import Tokenizer
 from tokenlight.wire import ModelFacts, PromptLogprobs, SamplingParams, TokenLogprobs
 
@@ -46,6 +47,8 @@ class Sampled:
     """Requests whose prompt's logits, where they were read, were not all finite."""
     prompt_logprobs: Mapping[int, list[PromptLogprobs]] = field(default_factory=dict)
     """Request -> what it wants to be told of its prompt: once, with its first token."""
+    num_accepted: NDArray[np.int32] | None = None
+    """Per request that sampled, how many of its tokens stand; None: each has its one."""
 
 
 _NO_ROWS = np.zeros(0, np.intp)
@@ -117,6 +120,14 @@ class ModelRunner:
         self._sampler.remove(request_id)
         self._prompts.remove(request_id)
 
+    def compiling(self, sampling: SamplingParams) -> Future[Rules] | None:
+        """The request's grammar, begun to be compiled; None where nothing is to be waited for."""
+        return self._sampler.compiling(sampling)
+
+    def forced(self, request_id: int) -> list[int]:
+        """The tokens that must come next, one after the other: drafts that are always accepted."""
+        return self._sampler.forced(request_id)
+
     @torch.inference_mode()
     def execute(self, plan: StepPlan) -> Sampled:
         """Forward, then sample; rows whose logits are not finite are told apart."""
@@ -140,6 +151,7 @@ class ModelRunner:
             told,
             bad_requests,
             self._prompts.take(plan),
+            num_accepted(plan, token_ids),
         )
 
     @torch.inference_mode()

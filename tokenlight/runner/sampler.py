@@ -2,6 +2,7 @@
 """Sampling parameters as arrays: a row per slot, filled when a request takes the slot."""
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Protocol
 
 import numpy as np
@@ -13,10 +14,11 @@ from tokenlight import kernels
 from tokenlight.control import StepPlan
 from tokenlight.runner.constraint import Constraint
 from tokenlight.runner.shaping import Shaper, is_shaping
-from tokenlight.text.grammar.matching import Grammars
+from tokenlight.text.grammar.matching import Grammars, Rules
 from tokenlight.wire import SamplingParams
 
 NO_TOKENS = np.zeros(0, np.int32)
+NO_DRAFT = -1
 _NOBODY = -1  # request ids are never negative
 
 
@@ -38,6 +40,7 @@ class Sampler:
         self._grammars = grammars
         self._params: dict[int, SamplingParams] = {}
         self._shapers: dict[int, list[RowShaper]] = {}
+        self._constraints: dict[int, Constraint] = {}
         self._telling: set[int] = set()
         self._owners = np.full(max_num_requests, _NOBODY, np.int64)
         self._temperature = np.zeros(max_num_requests, np.float32)
@@ -68,14 +71,13 @@ class Sampler:
         if is_shaping(params):
             shapers.append(Shaper(params, prompt_token_ids, stop_token_ids))
         if params.grammar is not None and self._grammars is not None:
-            # Last: no bias brings back what the rules forbid.
-            shapers.append(
-                Constraint(
-                    self._grammars.compile(params.grammar.rules),
-                    after=params.grammar.after,
-                    num_prompt_tokens=len(prompt_token_ids),
-                )
+            constraint = self._constraints[request_id] = Constraint(
+                self._grammars.compile(params.grammar.rules),
+                after=params.grammar.after,
+                num_prompt_tokens=len(prompt_token_ids),
             )
+            # Last: no bias brings back what the rules forbid.
+            shapers.append(constraint)
         if shapers:
             self._shapers[request_id] = shapers
         self._owners[self._owners == request_id] = _NOBODY  # of an earlier request with this id
@@ -83,7 +85,21 @@ class Sampler:
     def remove(self, request_id: int) -> None:
         self._params.pop(request_id, None)
         self._shapers.pop(request_id, None)
+        self._constraints.pop(request_id, None)
         self._telling.discard(request_id)
+
+    def compiling(self, params: SamplingParams) -> Future[Rules] | None:
+        """The grammar, begun to be compiled; None where there is none to wait for."""
+        if params.grammar is None or self._grammars is None:
+            return None
+        compiled = self._grammars.compile(params.grammar.rules)
+        is_there = compiled.done() and compiled.exception() is None
+        return None if is_there else compiled
+
+    def forced(self, request_id: int) -> list[int]:
+        """The tokens that must come next, one after the other, by the request's grammar."""
+        constraint = self._constraints.get(request_id)
+        return [] if constraint is None else constraint.forced()
 
     def sample(self, plan: StepPlan, logits_SV: Tensor) -> Tensor:
         """Token ids, int32[S], of the plan's sampled rows. Logits may be changed."""
@@ -93,9 +109,16 @@ class Sampler:
         # The token being sampled stands one after the row that its logits come from.
         positions = plan.positions[plan.sampled_rows] + 1
         self._fill(request_ids, slots)
-        shapers = self._shapers_of(request_ids)
-        for row, shaper in shapers:
+        drafts = drafts_behind(plan)
+        unsaid: list[tuple[int, RowShaper]] = []
+        for row, shaper in self._shapers_of(request_ids):
             shaper.shape_(logits_SV[row], int(positions[row]))
+            if drafts[row] == NO_DRAFT:
+                unsaid.append((row, shaper))
+            else:
+                # The request's next row stands behind its draft. Where that is not what is sampled
+                # here, what the next row gives is void.
+                shaper.note(int(drafts[row]))
         token_ids = kernels.sample(
             logits_SV,
             torch.from_numpy(self._temperature[slots]),
@@ -105,7 +128,7 @@ class Sampler:
             torch.from_numpy(self._seeds[slots]),
             torch.from_numpy(positions),
         )
-        for row, shaper in shapers:
+        for row, shaper in unsaid:
             shaper.note(int(token_ids[row]))
         return token_ids
 
@@ -140,3 +163,27 @@ class Sampler:
             self._top_p[slot] = params.top_p
             self._min_p[slot] = params.min_p
             self._seeds[slot] = params.seed
+
+
+def drafts_behind(plan: StepPlan) -> NDArray[np.int32]:
+    """Per sampled row the draft that its request's next row stands behind; NO_DRAFT in its last."""
+    requests = plan.sampled_requests
+    drafts = np.full(len(requests), NO_DRAFT, np.int32)
+    goes_on = np.flatnonzero(requests[1:] == requests[:-1])
+    drafts[goes_on] = plan.token_ids[plan.sampled_rows[goes_on + 1]]
+    return drafts
+
+
+def num_accepted(plan: StepPlan, token_ids: NDArray[np.int32]) -> NDArray[np.int32] | None:
+    """Per request that sampled, how many of its tokens stand; None where each has one."""
+    drafts = drafts_behind(plan)
+    is_last = drafts == NO_DRAFT
+    if is_last.all():
+        return None
+    ends = np.flatnonzero(is_last)
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    # A token stands when all of its request's drafts before it were sampled.
+    stops = np.flatnonzero((token_ids != drafts) | is_last)
+    first_stops = stops[np.searchsorted(stops, starts)]
+    accepted: NDArray[np.int32] = (first_stops - starts + 1).astype(np.int32)
+    return accepted
