@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -22,11 +22,26 @@ NO_DRAFT = -1
 _NOBODY = -1  # request ids are never negative
 
 
+class RowParams(NamedTuple):
+    """What `kernels.sample` wants beside the logits: an entry per sampled row."""
+
+    temperature: Tensor
+    top_k: Tensor
+    top_p: Tensor
+    min_p: Tensor
+    seeds: Tensor
+    positions: Tensor
+
+
 class RowShaper(Protocol):
     """Changes one request's logits before its token is chosen."""
 
     def shape_(self, logits_V: Tensor, position: int) -> None: ...
     def note(self, token_id: int) -> None: ...
+
+
+# Rows whose shapers have yet to be told what was sampled there.
+Unsaid = Sequence[tuple[int, RowShaper]]
 
 
 class Sampler:
@@ -103,15 +118,42 @@ class Sampler:
 
     def sample(self, plan: StepPlan, logits_SV: Tensor) -> Tensor:
         """Token ids, int32[S], of the plan's sampled rows. Logits may be changed."""
+        unsaid = self.shape_(plan, logits_SV)
+        columns = (torch.from_numpy(column) for column in self.columns(plan).values())
+        token_ids = kernels.sample(logits_SV, *RowParams(*columns))
+        for row, shaper in unsaid:
+            shaper.note(int(token_ids[row]))
+        return token_ids
+
+    def columns(self, plan: StepPlan) -> dict[str, NDArray[np.generic]]:
+        """The fields of the plan's `RowParams` by name, in their order."""
         requests = plan.sampled_requests
         slots = plan.slots[requests]
-        request_ids = plan.request_ids[requests]
-        # The token being sampled stands one after the row that its logits come from.
+        self._fill(plan.request_ids[requests], slots)
+        return {
+            "temperature": self._temperature[slots],
+            "top_k": self._top_k[slots],
+            "top_p": self._top_p[slots],
+            "min_p": self._min_p[slots],
+            "seeds": self._seeds[slots],
+            # The token being sampled stands one after the row that its logits come from.
+            "positions": plan.positions[plan.sampled_rows] + 1,
+        }
+
+    def is_shaping(self, plan: StepPlan) -> bool:
+        """Whether logits of the plan are shaped by what their requests have said."""
+        return bool(self._shapers) and bool(
+            self._shapers_of(plan.request_ids[plan.sampled_requests])
+        )
+
+    def shape_(self, plan: StepPlan, logits_SV: Tensor) -> Unsaid:
+        """Change logits in place, once all that the requests have said was told to the shapers."""
+        if not self._shapers:
+            return ()
         positions = plan.positions[plan.sampled_rows] + 1
-        self._fill(request_ids, slots)
         drafts = drafts_behind(plan)
         unsaid: list[tuple[int, RowShaper]] = []
-        for row, shaper in self._shapers_of(request_ids):
+        for row, shaper in self._shapers_of(plan.request_ids[plan.sampled_requests]):
             shaper.shape_(logits_SV[row], int(positions[row]))
             if drafts[row] == NO_DRAFT:
                 unsaid.append((row, shaper))
@@ -119,18 +161,7 @@ class Sampler:
                 # The request's next row stands behind its draft. Where that is not what is sampled
                 # here, what the next row gives is void.
                 shaper.note(int(drafts[row]))
-        token_ids = kernels.sample(
-            logits_SV,
-            torch.from_numpy(self._temperature[slots]),
-            torch.from_numpy(self._top_k[slots]),
-            torch.from_numpy(self._top_p[slots]),
-            torch.from_numpy(self._min_p[slots]),
-            torch.from_numpy(self._seeds[slots]),
-            torch.from_numpy(positions),
-        )
-        for row, shaper in unsaid:
-            shaper.note(int(token_ids[row]))
-        return token_ids
+        return unsaid
 
     def num_logprobs(self, plan: StepPlan) -> dict[int, int]:
         """Sampled row -> how many likeliest tokens to tell, of requests that want to be told."""
