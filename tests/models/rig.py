@@ -4,12 +4,13 @@
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tokenlight.checkpoint import Checkpoint
 from tokenlight.kv import DevicePool
-from tokenlight.models import cache_specs, load_model
+from tokenlight.models import cache_specs, compile_model, load_model
 from tokenlight.nn import Step
+from tokenlight.spmd import Limits
 
 BLOCK_TOKENS = 4
 BLOCKS_PER_SLOT = 24
@@ -23,7 +24,7 @@ class Rig:
     """A model and KV blocks for four slots, scattered over a pool whose memory starts as NaN."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        self.model: nn.Module = load_model(checkpoint)
+        self.model = load_model(checkpoint)
         layers = cache_specs(checkpoint)
         self.pool = DevicePool(
             layers,
@@ -34,6 +35,8 @@ class Rig:
         for layer in range(len(layers)):
             for cache in self.pool.layer(layer):
                 cache.fill_(torch.nan)
+        limits = Limits(T=BLOCKS_PER_SLOT * BLOCK_TOKENS, S=BLOCKS_PER_SLOT * BLOCK_TOKENS)
+        self.compiled = compile_model(self.model, self.pool, limits=limits)
         scattered = torch.randperm(4 * BLOCKS_PER_SLOT, generator=torch.Generator().manual_seed(1))
         self.block_table = scattered.to(torch.int32).view(4, BLOCKS_PER_SLOT)
         self.lengths = [0, 0, 0, 0]
@@ -57,7 +60,7 @@ class Rig:
             kv=self.pool,
         )
         with torch.inference_mode():
-            logits = self.model(step)
+            logits = self.compiled(step)
         return list(logits.split([len(new) for new in tokens.values()]))
 
     def restart(self, slot: int) -> None:

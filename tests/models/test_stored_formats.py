@@ -14,7 +14,6 @@ from tests.models.rig import Rig
 from tests.models.tiny import Arrays, blocks_of, llama_config, random_llama, write_gguf
 from tokenlight import kernels
 from tokenlight.checkpoint import STORED_FORMATS, open_checkpoint
-from tokenlight.kernels.ops.linear.reference import reference as linear_reference
 
 PROMPT = [(7 * index) % 300 for index in range(40)]
 MIXED = {
@@ -28,7 +27,8 @@ FORMATS = {**{name: {"*": name} for name in STORED_FORMATS}, "mixed": MIXED}
 @pytest.fixture
 def exact_linear(monkeypatch: pytest.MonkeyPatch) -> None:
     """Linears in float64, where the chosen kernels may round activations."""
-    monkeypatch.setattr(kernels, "linear", linear_reference)
+    reference = [i for i in kernels.linear.implementations if i.backend == "reference"]
+    monkeypatch.setattr(kernels.linear, "implementations", reference)
 
 
 def make_pair(path: Path, formats: dict[str, str], *, tied: bool) -> tuple[Rig, PreTrainedModel]:

@@ -11,10 +11,19 @@ import torch
 from tokenlight.base.errors import UnsupportedCheckpoint
 from tokenlight.checkpoint import Checkpoint
 from tokenlight.models.base import CausalLM, Config
+from tokenlight.models.compiled import CompiledModel, compile_model
 from tokenlight.nn import CacheSpec
 from tokenlight.weights import Target, is_tied, load_weights
 
-__all__ = ["CausalLM", "Config", "cache_specs", "load_model", "model_types"]
+__all__ = [
+    "CausalLM",
+    "CompiledModel",
+    "Config",
+    "cache_specs",
+    "compile_model",
+    "load_model",
+    "model_types",
+]
 
 
 # Kin that another model's file serves as it is.
@@ -23,7 +32,7 @@ ALIASES = {"gemma3_text": "gemma3", "mistral": "llama"}
 
 def model_types() -> list[str]:
     """Every `model_type` that has a file here, or an alias."""
-    files = {module.name for module in iter_modules(__path__)} - {"base"}
+    files = {module.name for module in iter_modules(__path__)} - {"base", "compiled"}
     return sorted(files | ALIASES.keys())
 
 

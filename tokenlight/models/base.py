@@ -21,6 +21,7 @@ from tokenlight.nn import (
     Linear,
     RMSNorm,
     Rope,
+    SampledRows,
     Step,
     TensorModule,
     TiedHead,
@@ -110,7 +111,7 @@ class CausalLM(TensorModule):
 
     def forward(self, step: Step) -> Tensor:
         """Logits of the step's sampled rows: float32 [S, V]."""
-        return self.logits(self.hidden(step), step.sampled_rows)
+        return self.logits(SampledRows(self.hidden(step), step.sampled_rows))
 
     def hidden(self, step: Step) -> Tensor:
         """What the last layer gives for every token: [T, D]."""
@@ -120,8 +121,8 @@ class CausalLM(TensorModule):
             x_TD = layer(x_TD, angles[kind], step)
         return x_TD
 
-    def logits(self, x_TD: Tensor, rows: Tensor) -> Tensor:
-        """Of these rows of `hidden`: float32 [S, V]."""
-        x_SD = self.norm(x_TD.index_select(0, rows))
+    def logits(self, sampled: SampledRows) -> Tensor:
+        """Of some rows of `hidden`: float32 [S, V]."""
+        x_SD = self.norm(kernels.gather_rows(sampled.x_TD, sampled.rows_S))
         logits_SV = self.lm_head(x_SD).float()
         return logits_SV if self.softcap is None else kernels.softcap(logits_SV, cap=self.softcap)

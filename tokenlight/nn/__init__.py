@@ -8,7 +8,14 @@ from tokenlight.nn.mlp import GatedMLP
 from tokenlight.nn.module import TensorModule
 from tokenlight.nn.norm import OffsetRMSNorm, RMSNorm
 from tokenlight.nn.rope import Rope
-from tokenlight.nn.step import CacheSpec, KvCache, Step
+from tokenlight.nn.step import (
+    CacheSpec,
+    KvCache,
+    SampledRows,
+    Step,
+    probe_sampled_rows,
+    probe_step,
+)
 
 __all__ = [
     "Attention",
@@ -22,7 +29,10 @@ __all__ = [
     "OffsetRMSNorm",
     "RMSNorm",
     "Rope",
+    "SampledRows",
     "Step",
     "TensorModule",
     "TiedHead",
+    "probe_sampled_rows",
+    "probe_step",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tokenlight import kernels
 from tokenlight.nn.module import TensorModule
 from tokenlight.nn.rope_scaling import scaled_frequencies
 from tokenlight.weights import Slot, StoredTensor, Target
@@ -32,9 +33,7 @@ class Rope(TensorModule):
 
     def forward(self, positions_T: Tensor) -> Tensor:
         """Cosines, then sines: float32 [T, d]."""
-        angles = positions_T.float()[:, None] * self.frequencies
-        cos_sin_Td = torch.cat([angles.cos(), angles.sin()], dim=-1)
-        return cos_sin_Td if self.magnitude == 1.0 else cos_sin_Td * self.magnitude
+        return kernels.rope_angles(positions_T, self.frequencies, magnitude=self.magnitude)
 
     def slots(self) -> Mapping[str, Slot]:
         if not self.has_factors:

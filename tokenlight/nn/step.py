@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
+
+from tokenlight.spmd import PROBE_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +54,46 @@ class Step:
     sampled_rows: Tensor
     """[S]: rows whose logits are wanted."""
     kv: KvCache
+
+
+@dataclass(frozen=True, slots=True)
+class SampledRows:
+    """What logits are made of: some rows of what the last layer gave."""
+
+    x_TD: Tensor
+    rows_S: Tensor
+
+
+def probe_step(kv: KvCache) -> Step:
+    """A step without numbers, for the compiler: its row counts stand for those of any step."""
+    tokens, sampled = PROBE_ROWS["T"], PROBE_ROWS["S"]
+
+    def integers(*shape: int) -> Tensor:
+        return torch.empty(shape, dtype=torch.int32, device="meta")
+
+    return Step(
+        token_ids_T=integers(tokens),
+        positions_T=integers(tokens),
+        query_starts=integers(2),
+        kv_lens=integers(1),
+        slots=integers(1),
+        block_table=integers(1, 1),
+        sampled_rows=integers(sampled),
+        kv=_ProbeCache(kv),
+    )
+
+
+def probe_sampled_rows(dim: int, dtype: torch.dtype) -> SampledRows:
+    """Likewise, of hidden states of `dim` elements."""
+    return SampledRows(
+        torch.empty(PROBE_ROWS["T"], dim, dtype=dtype, device="meta"),
+        torch.empty(PROBE_ROWS["S"], dtype=torch.int32, device="meta"),
+    )
+
+
+class _ProbeCache:
+    def __init__(self, kv: KvCache) -> None:
+        self._kv = kv
+
+    def layer(self, index: int) -> Sequence[Tensor]:
+        return [cache.to("meta") for cache in self._kv.layer(index)]

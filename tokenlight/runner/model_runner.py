@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -20,35 +19,20 @@ from tokenlight.checkpoint import open_checkpoint
 from tokenlight.config import EngineConfig
 from tokenlight.control import StepPlan
 from tokenlight.kv import DevicePool
-from tokenlight.models import CausalLM, load_model
+from tokenlight.models import CompiledModel, compile_model, load_model
 from tokenlight.runner.batch import make_step, make_trial_step
 from tokenlight.runner.logprobs import pick_logprobs, read_logprobs
 from tokenlight.runner.machine import read_machine
-from tokenlight.runner.prompt_logprobs import PromptReader
+from tokenlight.runner.prompt_logprobs import SLICE_ROWS, PromptReader
 from tokenlight.runner.resolve import ModelShape, ResolvedConfig, model_shape, resolve
+from tokenlight.runner.sampled import Done, Launched, Sampled
 from tokenlight.runner.sampler import NO_TOKENS, Sampler, num_accepted
+from tokenlight.spmd import Limits
 from tokenlight.text.grammar.matching import Grammars, Rules
 from tokenlight.text.tokenizer import Tokenizer
-from tokenlight.wire import ModelFacts, PromptLogprobs, SamplingParams, TokenLogprobs
+from tokenlight.wire import ModelFacts, SamplingParams
 
 _log = get_log("runner")
-
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """What a step gave, in the order of the plan's sampled rows."""
-
-    token_ids: NDArray[np.int32]
-    bad_rows: NDArray[np.intp]
-    """Rows whose logits were not all finite: their token means nothing."""
-    logprobs: Mapping[int, TokenLogprobs] = field(default_factory=dict)
-    """Row -> what its request wants to be told."""
-    bad_requests: Sequence[int] = ()
-    """Requests whose prompt's logits, where they were read, were not all finite."""
-    prompt_logprobs: Mapping[int, list[PromptLogprobs]] = field(default_factory=dict)
-    """Request -> what it wants to be told of its prompt: once, with its first token."""
-    num_accepted: NDArray[np.int32] | None = None
-    """Per request that sampled, how many of its tokens stand; None: each has its one."""
 
 
 _NO_ROWS = np.zeros(0, np.intp)
@@ -59,7 +43,7 @@ class ModelRunner:
 
     def __init__(
         self,
-        model: CausalLM,
+        model: CompiledModel,
         kv: DevicePool,
         config: ResolvedConfig,
         grammars: Grammars | None = None,
@@ -88,9 +72,12 @@ class ModelRunner:
         kernels.set_num_threads(resolved.num_threads)
         # What torch itself still does is small; its threads would spin on the kernels' cores.
         torch.set_num_threads(1)
-        model = load_model(checkpoint, device="cpu", dtype=resolved.dtype)
+        loaded = load_model(checkpoint, device="cpu", dtype=resolved.dtype)
+        pool = _make_pool(shape, resolved)
+        num_rows = max(resolved.max_num_requests, SLICE_ROWS)
+        model = compile_model(loaded, pool, limits=Limits(T=resolved.max_step_tokens, S=num_rows))
         grammars = Grammars(lambda: Tokenizer.from_checkpoint(checkpoint))
-        runner = cls(model, _make_pool(shape, resolved), resolved, grammars)
+        runner = cls(model, pool, resolved, grammars)
         runner.facts = ModelFacts(
             max_model_tokens=resolved.max_model_tokens,
             vocab_size=checkpoint.config["vocab_size"],

@@ -18,7 +18,7 @@ from tokenlight.control import StepPlan
 from tokenlight.wire import PromptLogprobs
 
 # Rows whose logits are in memory at once: a chunk's would be gigabytes where vocabularies are long.
-_SLICE_ROWS = 64
+SLICE_ROWS = 64
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class PromptReader:
             prompt = self._prompts[chunk.request_id]
             rows = torch.arange(chunk.num_rows, dtype=torch.int32) + chunk.first_row
             is_finite = True
-            for slice_S in rows.split(_SLICE_ROWS):
+            for slice_S in rows.split(SLICE_ROWS):
                 logits_SV = logits_of(slice_S)
                 is_finite = is_finite and bool(logits_SV.sum(1).isfinite().all())
                 for logits_V in logits_SV:

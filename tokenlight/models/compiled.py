@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model as programs: what the engine runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tokenlight.models.base import CausalLM
+from tokenlight.nn import KvCache, SampledRows, Step, probe_sampled_rows, probe_step
+from tokenlight.spmd import Limits, Program, compile_method
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledModel:
+    """Two programs, because logits may be wanted of more rows than the step samples from."""
+
+    body: Program
+    """Of a `Step`: what the last layer gives, [T, D]."""
+    head: Program
+    """Of `SampledRows`: float32 logits, [S, V]."""
+
+    def __call__(self, step: Step) -> Tensor:
+        """Logits of the step's sampled rows."""
+        return self.logits(self.hidden(step), step.sampled_rows)
+
+    def hidden(self, step: Step) -> Tensor:
+        return self.body.run(step)
+
+    def logits(self, x_TD: Tensor, rows_S: Tensor) -> Tensor:
+        return self.head.run(SampledRows(x_TD, rows_S))
+
+
+def compile_model(
+    model: CausalLM, kv: KvCache, *, device: torch.device | str = "cpu", limits: Limits
+) -> CompiledModel:
+    """Compile a filled model for the caches that it will meet.
+
+    Args:
+        model: its weights decide the formats, and so the kernels.
+        kv: of the dtype and the shapes that it will run with.
+        device: where.
+        limits: the most tokens of a step, and the most rows that logits are asked of at once.
+    """
+    device = torch.device(device)
+    body = compile_method(model, "hidden", probe_step(kv), device=device, limits=limits)
+    result = body.buffers[body.result.buffer]
+    probe = probe_sampled_rows(result.shape[0], result.dtype)
+    return CompiledModel(body, compile_method(model, "logits", probe, device=device, limits=limits))

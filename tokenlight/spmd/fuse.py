@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A table of patterns over contracts, each applied where the target has a kernel for the whole.
+
+A pattern is asked about each node as the last one of what it looks for. Its call takes that node's
+place, so nothing may read a result before it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch.fx import Graph, Node
+from torch.fx.node import map_arg
+
+from tokenlight import kernels
+from tokenlight.kernels.contract import REFERENCE, Op
+
+
+class Match(NamedTuple):
+    """A call of the fused contract, and what becomes of the nodes that it stands for."""
+
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+    replaced: dict[Node, int | Node | None]
+    """Node -> which of the call's results stands for it, or which other node; None: the call."""
+
+
+# `fx` types what a node is given too widely to be of use.
+Pattern = Callable[[Any], Match | None]
+
+
+def fuse(graph: Graph, device: torch.device) -> None:
+    """Apply every pattern of the table to an inferred graph."""
+    for fused, pattern in PATTERNS:
+        for node in list(graph.nodes):
+            match = pattern(node)
+            if match is not None and _has_kernel(fused, match, device):
+                _apply(graph, fused, node, match)
+
+
+def _add_rms_norm(node: Any) -> Match | None:
+    if not _calls(node, kernels.rms_norm) or not _calls(total := node.args[0], kernels.add):
+        return None
+    if min(total.users) is not node:
+        return None
+    residual, branch = total.args
+    replaced: dict[Node, int | Node | None] = {total: 1, node: 0}
+    return Match((branch, residual, node.args[1]), dict(node.kwargs), replaced)
+
+
+def _linear_silu_mul(node: Any) -> Match | None:
+    if not _calls(node, kernels.silu_mul) or not _calls(product := node.args[0], kernels.linear):
+        return None
+    if len(product.users) > 1:
+        return None
+    return Match(product.args, dict(product.kwargs), {product: None, node: None})
+
+
+def _rope_write_kv(node: Any) -> Match | None:
+    if not _calls(node, kernels.write_kv_):
+        return None
+    k, v, k_cache, v_cache, *batch = node.args
+    rope = min(k.users)
+    if not _calls(rope, kernels.rope_) or rope.args[1] is not k or set(k.users) != {rope, node}:
+        return None
+    q, _, cos_sin = rope.args
+    if any(user < node for user in q.users if user is not rope):
+        return None
+    gains, options = (None, None), dict[str, Any]()
+    replaced: dict[Node, int | Node | None] = {rope: None, node: None}
+    if _calls(q, kernels.rms_norm) and _calls(k, kernels.rms_norm) and q.kwargs == k.kwargs:
+        raw_q, raw_k = q.args[0], k.args[0]
+        if len(raw_q.users) > 1:
+            return None
+        gains, options = (q.args[1], k.args[1]), dict(q.kwargs)
+        replaced |= {q: raw_q, k: raw_k}
+        q, k = raw_q, raw_k
+    return Match((q, k, v, cos_sin, k_cache, v_cache, *batch, *gains), options, replaced)
+
+
+# Larger patterns first: what one has taken, the next does not see.
+PATTERNS: tuple[tuple[Op[..., Any], Pattern], ...] = (
+    (kernels.rope_write_kv_, _rope_write_kv),
+    (kernels.linear_silu_mul, _linear_silu_mul),
+    (kernels.add_rms_norm, _add_rms_norm),
+)
+
+
+def _calls(node: Any, op: Op[..., Any]) -> bool:
+    return isinstance(node, Node) and node.target is op
+
+
+def _has_kernel(fused: Op[..., Any], match: Match, device: torch.device) -> bool:
+    values = map_arg(match.args, lambda n: n.meta["value"])
+    site = fused.site(*values, **match.options)._replace(device=device.type)
+    return fused.bind(site).rank > REFERENCE
+
+
+def _apply(graph: Graph, fused: Op[..., Any], last: Node, match: Match) -> None:
+    with graph.inserting_before(last):
+        call = graph.call_function(fused, match.args, match.options)
+        call.meta.update({key: last.meta[key] for key in ("line", "path")})
+        for old, stands in match.replaced.items():
+            if isinstance(stands, int):
+                stands = graph.call_function(operator.getitem, (call, stands))
+            old.replace_all_uses_with(stands or call)
+    for old in sorted(match.replaced, reverse=True):
+        graph.erase_node(old)
