@@ -17,6 +17,8 @@
 #include "cpu/embedding.h"
 #include "cpu/isa.h"
 #include "cpu/linear.h"
+#include "cpu/moe.h"
+#include "cpu/pack.h"
 #include "cpu/probe.h"
 #include "cpu/rms_norm.h"
 #include "cpu/rope.h"
@@ -145,6 +147,17 @@ void BindWeightOps(nb::module_& m) {
         },
         "y"_a, "x"_a, "weight"_a, "bias"_a, "num_rows"_a, "n"_a, "k"_a, "x_stride"_a, "format"_a);
     m.def(
+    m.def(
+        "pack",
+        [](Address out, Address rows, std::int64_t num_rows, std::int64_t num_blocks,
+           WeightFormat format) {
+            const PackArgs args{At<std::uint8_t>(out), At<const std::uint8_t* const>(rows),
+                                num_rows, num_blocks, format};
+            CheckPack(args);
+            RunOn(Pack, args, num_rows * num_blocks * LayoutOf(format).Bytes() / 4);
+        },
+        "out"_a, "rows"_a, "num_rows"_a, "num_blocks"_a, "format"_a,
+        "Quantized rows, each at an address of its own, to layout tile16.");
         "embedding",
         [](Address out, Address ids, Address table, std::int64_t num_ids, std::int64_t num_rows,
            std::int64_t width, WeightFormat format) {

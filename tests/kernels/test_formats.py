@@ -45,7 +45,7 @@ def test_dequantize_is_that_of_gguf(weight_format: kernels.Format) -> None:
 @pytest.mark.parametrize("num_rows", [16, 5, 37, 64])
 def test_packing_loses_nothing(name: str, num_rows: int) -> None:
     rows = torch.from_numpy(random_rows(FORMATS[name], num_rows, 768))
-    packed = pack_tile16(rows, FORMATS[name])
+    packed = pack_tile16([rows], FORMATS[name])
     assert packed.shape == (num_rows, TILE16[name].row_bytes(768))
     assert torch.equal(unpack_tile16(packed, TILE16[name]), rows)
 

@@ -32,6 +32,7 @@ from tokenlight.kernels.threads import set_num_threads
 
 __all__ = [
     "FORMATS",
+from tokenlight.kernels.weight_memory import weight_memory
     "OPS",
     "Format",
     "PackedLinear",
@@ -58,3 +59,4 @@ __all__ = [
     "to_float32",
     "write_kv_",
 ]
+    "weight_memory",

@@ -57,6 +57,9 @@ class WeightFormat(enum.Enum):
 
 def linear(y: int, x: int, weight: int, bias: int, num_rows: int, n: int, k: int, x_stride: int, format: WeightFormat) -> None: ...
 
+def pack(out: int, rows: int, num_rows: int, num_blocks: int, format: WeightFormat) -> None:
+    """Quantized rows, each at an address of its own, to layout tile16."""
+
 def embedding(out: int, ids: int, table: int, num_ids: int, num_rows: int, width: int, format: WeightFormat) -> None: ...
 
 class FloatType(enum.Enum):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weights into the layout of the implementation that will read them, once, at load."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,10 +11,11 @@ from tokenlight.kernels.contract import Site
 from tokenlight.kernels.formats import Format
 from tokenlight.kernels.formats.tile16 import TILE16, pack_tile16
 from tokenlight.kernels.ops.linear import linear
+from tokenlight.kernels.weight_memory import weight_memory
 
 _DENSE_DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 # layout -> (the formats that it exists for, its packer)
-_LAYOUTS: dict[str, tuple[dict[str, Format], Callable[[Tensor, Format], Tensor]]] = {
+_LAYOUTS: dict[str, tuple[dict[str, Format], Callable[[Sequence[Tensor], Format], Tensor]]] = {
     "tile16": (TILE16, pack_tile16),
 }
 
@@ -25,7 +26,7 @@ class PackedLinear(NamedTuple):
 
 
 def pack_linear(
-    weight_bytes: Tensor,
+    weight_bytes: Tensor | Sequence[Tensor],
     weight_format: Format,
     n: int,
     k: int,
@@ -36,8 +37,9 @@ def pack_linear(
     """A checkpoint's weight as `linear` and `embedding` of this machine want it.
 
     Args:
-        weight_bytes: uint8, contiguous, in layout `rows`; a dense weight may have its own dtype
-            instead.
+        weight_bytes: in layout `rows`, one tensor, or several that shall lie under each other:
+            uint8 (a dense weight may have its own dtype instead), contiguous, or [..., row_bytes]
+            in any order of the rows.
         weight_format: what the bytes are.
         n: rows (out features, or the vocabulary).
         k: weights per row (in features).
@@ -45,8 +47,8 @@ def pack_linear(
         dtype: of the activations that it will meet.
 
     Returns:
-        Dense [n, k], or uint8 [n, row_bytes] in the layout of the best implementation. Dense
-        weights share memory with `weight_bytes`.
+        Dense [n, k], or uint8 [n, row_bytes] in the layout of the best implementation. What needs
+        no new layout shares memory with `weight_bytes`, if that is one tensor.
     """
     if k % weight_format.block_elements:
         raise ValueError(
@@ -54,18 +56,36 @@ def pack_linear(
             f"{weight_format.block_elements}"
         )
     row_bytes = weight_format.row_bytes(k)
-    raw = weight_bytes.contiguous().view(-1).view(torch.uint8)
-    if raw.numel() != n * row_bytes:
+    given = [weight_bytes] if isinstance(weight_bytes, Tensor) else weight_bytes
+    parts = [_as_rows(part, row_bytes) for part in given]
+    num_bytes = sum(part.numel() for part in parts)
+    if num_bytes != n * row_bytes or any(part.shape[-1] != row_bytes for part in parts):
         raise ValueError(
-            f"{n} rows of {k} {weight_format} weights are {n * row_bytes} bytes, got {raw.numel()}"
+            f"{n} rows of {k} {weight_format} weights are {n * row_bytes} bytes, got {num_bytes}"
         )
-    if weight_format.is_dense:
-        return PackedLinear(raw.view(_DENSE_DTYPES[weight_format.name]).view(n, k), weight_format)
-    rows = raw.view(n, row_bytes)
+    best = weight_format if weight_format.is_dense else _best(weight_format, device, dtype)
+    if best != weight_format:
+        return PackedLinear(_LAYOUTS[best.layout][1](parts, weight_format), best)
+    flat = [part.reshape(-1, row_bytes) for part in parts]
+    rows = flat[0]
+    if len(flat) > 1:
+        rows = weight_memory.allocate(num_bytes).view(n, row_bytes)
+        torch.cat(flat, out=rows)
+    return PackedLinear(
+        rows.view(_DENSE_DTYPES[weight_format.name]) if weight_format.is_dense else rows, best
+    )
+
+
+def _as_rows(weight_bytes: Tensor, row_bytes: int) -> Tensor:
+    """Bytes [..., row_bytes] where they are; of another shape if they are no such rows."""
+    raw = weight_bytes.view(torch.uint8)
+    can_be_cut = raw.is_contiguous() and raw.numel() % row_bytes == 0
+    return raw.view(-1, row_bytes) if can_be_cut else raw
+
+
+def _best(weight_format: Format, device: str, dtype: torch.dtype) -> Format:
+    """The layout whose implementation of `linear` ranks highest."""
     candidates = [weight_format] + [
         f[weight_format.name] for f, _ in _LAYOUTS.values() if weight_format.name in f
     ]
-    best = max(candidates, key=lambda f: linear.bind(Site(device, dtype, torch.uint8, f)).rank)
-    if best == weight_format:
-        return PackedLinear(rows, best)
-    return PackedLinear(_LAYOUTS[best.layout][1](rows, weight_format), best)
+    return max(candidates, key=lambda f: linear.bind(Site(device, dtype, torch.uint8, f)).rank)

@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from torch import nn
 
@@ -50,12 +51,15 @@ def load_weights(
             files.release(sources[name, part].entry)
 
 
-def _slots_of(model: nn.Module) -> dict[str, Slot]:
+def slots_of(model: nn.Module) -> dict[str, Slot]:
+    """Every place of the model, by our name."""
+    # A protocol is slow to ask, so each kind of layer is asked once.
+    kinds = {kind for kind in map(type, model.modules()) if issubclass(kind, HasSlots)}
     return {
         f"{path}.{kind}": slot
         for path, layer in model.named_modules()
-        if isinstance(layer, HasSlots)
-        for kind, slot in layer.slots().items()
+        if type(layer) in kinds
+        for kind, slot in cast(HasSlots, layer).slots().items()
     }
 
 

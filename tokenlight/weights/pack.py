@@ -3,7 +3,6 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from tokenlight import kernels
@@ -14,9 +13,8 @@ from tokenlight.weights.stored import StoredTensor
 def pack_rows(parts: Sequence[StoredTensor], target: Target) -> tuple[Tensor, kernels.Format]:
     """Put parts of one format under each other and pack them; quantized bytes stay quantized."""
     first = parts[0]
-    rows = first.rows if len(parts) == 1 else torch.cat([part.rows for part in parts])
     packed = kernels.pack_linear(
-        rows,
+        [part.rows for part in parts],
         first.format,
         sum(part.shape[0] for part in parts),
         first.shape[1],
@@ -24,5 +22,6 @@ def pack_rows(parts: Sequence[StoredTensor], target: Target) -> tuple[Tensor, ke
         dtype=target.dtype,
     )
     is_mapped = packed.weight.data_ptr() == first.rows.data_ptr()
-    weight = packed.weight.clone() if is_mapped else packed.weight
-    return weight.to(target.device), packed.format
+    if is_mapped and target.device.type == "cpu":
+        return kernels.weight_memory.copy(packed.weight), packed.format
+    return packed.weight.to(target.device), packed.format

@@ -19,7 +19,10 @@ DENSE_DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTensor:
-    """`rows` is uint8 [N, row_bytes] and may be memory of a mapped file: read it, never keep it."""
+    """`rows` is uint8 [..., row_bytes] and may be memory of a mapped file: read it, never keep it.
+
+    Its rows are those of the tensor in the order of the leading dimensions, wherever they lie.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -35,12 +38,12 @@ class StoredTensor:
 
     def with_split_halves(self, num_heads: int) -> StoredTensor:
         """Undo the row order of rotated neighbours: within a head, rows 0 2 4 ... then 1 3 5 ..."""
-        rows = self.rows.view(self.shape[0], -1)
-        paired = rows.view(num_heads, -1, 2, rows.shape[1])
+        rows = self.rows.view(self.shape[0], -1)  # of a vector each number is a row
+        by_pairs = rows.view(num_heads, -1, 2, rows.shape[1])
         return StoredTensor(
             name=self.name,
             shape=self.shape,
             format=self.format,
             layout=self.layout,
-            rows=paired.transpose(1, 2).reshape(rows.shape),
+            rows=by_pairs.transpose(1, 2),
         )

@@ -10,6 +10,7 @@ byte of scales, or the four bytes of quants that one lane multiplies at a time; 
 the last full tile are left as ordered blocks, row after row.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tokenlight.kernels import _cpu
 from tokenlight.kernels.formats import FORMATS, Format
-from tokenlight.kernels.formats.k_scales import (
-    pack_scales_3,
-    pack_scales_45,
-    unpack_scales_3,
-    unpack_scales_45,
-)
+from tokenlight.kernels.formats.k_scales import pack_scales_3, pack_scales_45
+from tokenlight.kernels.weight_memory import weight_memory
 
 TILE_ROWS = 16
 
@@ -67,29 +65,39 @@ TILE16: dict[str, Format] = {
 }
 
 
-def pack_tile16(weight: Tensor, weight_format: Format) -> Tensor:
-    """From layout `rows` (uint8 [N, row_bytes]) to `tile16`, as a new tensor."""
+def pack_tile16(parts: Sequence[Tensor], weight_format: Format) -> Tensor:
+    """From layout `rows` to `tile16`, as a new tensor.
+
+    Args:
+        parts: uint8 [..., row_bytes] each, whose rows lie under each other, from the first
+            dimension to the last but one; only a row has to be contiguous.
+        weight_format: what they are.
+    """
     packed_format = TILE16[weight_format.name]
-    num_rows, row_bytes = weight.shape
-    num_blocks = row_bytes // weight_format.block_bytes
-    blocks = _order(weight_format.name, weight.view(num_rows, num_blocks, -1))
-    out = torch.empty(num_rows, num_blocks * packed_format.block_bytes, dtype=torch.uint8)
-    num_tiles = num_rows // TILE_ROWS
-    full = num_tiles * TILE_ROWS
-    out[full:] = blocks[full:].flatten(1)
-    # numpy moves whole words on one thread; torch's strided copies of bytes take several times as
-    # long, and much longer where its threads must wait for cores.
-    block_bytes = packed_format.block_bytes
-    tiled = blocks[:full].numpy().reshape(num_tiles, TILE_ROWS, num_blocks, block_bytes)
-    tiles = out[:full].numpy().reshape(num_tiles, num_blocks, TILE_ROWS * block_bytes)
-    start = 0
-    for section in SECTIONS[weight_format.name]:
-        stop = start + section.num_bytes
-        tiles[..., TILE_ROWS * start : TILE_ROWS * stop] = _rows_together(
-            _elements(tiled[..., start:stop], section), section
+    row_bytes = parts[0].shape[-1]
+    if any(part.shape[-1] != row_bytes or part.stride(-1) != 1 for part in parts):
+        raise ValueError(
+            f"want rows of {row_bytes} bytes, each contiguous, got "
+            f"{[(list(part.shape), part.stride()) for part in parts]}"
         )
-        start = stop
-    return out
+    addresses = np.concatenate([_row_addresses(part) for part in parts])
+    num_rows, num_blocks = len(addresses), row_bytes // weight_format.block_bytes
+    out = weight_memory.allocate(num_rows * num_blocks * packed_format.block_bytes)
+    _cpu.pack(
+        out.data_ptr(),
+        addresses.ctypes.data,
+        num_rows,
+        num_blocks,
+        _cpu.WeightFormat[weight_format.name],
+    )
+    return out.view(num_rows, -1)
+
+
+def _row_addresses(rows: Tensor) -> NDArray[np.int64]:
+    addresses = np.array(rows.data_ptr())
+    for count, stride in zip(rows.shape[:-1], rows.stride()[:-1], strict=True):
+        addresses = addresses[..., None] + np.arange(count) * stride
+    return addresses.reshape(-1)
 
 
 def unpack_tile16(weight: Tensor, weight_format: Format) -> Tensor:
@@ -115,25 +123,8 @@ def unpack_tile16(weight: Tensor, weight_format: Format) -> Tensor:
 _WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32}
 
 
-def _elements(section_bytes: NDArray[np.uint8], section: Section) -> NDArray[np.unsignedinteger]:
-    """Bytes [tile, row, block, byte] as elements; a nibble in a byte of its own."""
-    packed = np.ascontiguousarray(section_bytes)
-    if section.bits == 4:
-        return np.stack([packed & 0xF, packed >> 4], axis=-1).reshape(*packed.shape[:-1], 8)
-    return packed.view(_WORDS[section.bits])
-
-
-def _rows_together(elements: NDArray[np.unsignedinteger], section: Section) -> NDArray[np.uint8]:
-    """[tile, row, block, element] to bytes in the order [tile, block, element, row]."""
-    moved = np.ascontiguousarray(elements.transpose(0, 2, 3, 1))
-    num_tiles, num_blocks = moved.shape[:2]
-    if section.bits == 4:
-        moved = moved[..., ::2] | (moved[..., 1::2] << 4)
-    return moved.reshape(num_tiles, num_blocks, np.prod(moved.shape[2:], dtype=int)).view(np.uint8)
-
-
 def _rows_apart(section_bytes: NDArray[np.uint8], section: Section) -> NDArray[np.uint8]:
-    """The inverse of `_rows_together` of `_elements`."""
+    """Bytes [tile, block, byte] of a section to [tile, row, block, byte]."""
     num_tiles, num_blocks, _ = section_bytes.shape
     shape = (num_tiles, num_blocks, section.num_elements, TILE_ROWS)
     packed = np.ascontiguousarray(section_bytes)
@@ -146,25 +137,8 @@ def _rows_apart(section_bytes: NDArray[np.uint8], section: Section) -> NDArray[n
     return np.ascontiguousarray(elements.transpose(0, 3, 1, 2)).view(np.uint8)
 
 
-def _order(name: str, blocks: Tensor) -> Tensor:
-    """A file's blocks [..., block_bytes] in the order of their sections."""
-    if name == "q8_0":
-        return torch.cat([blocks[..., :2], blocks[..., 2:] ^ 0x80], dim=-1)
-    if name in ("q4_k", "q5_k"):
-        scales = unpack_scales_45(blocks[..., 4:16])
-        return torch.cat([blocks[..., :4], *scales, blocks[..., 16:]], dim=-1)
-    if name == "q6_k":
-        return torch.cat([blocks[..., 208:], blocks[..., 192:208], blocks[..., :192]], dim=-1)
-    if name == "q3_k":
-        unpacked = unpack_scales_3(blocks[..., 96:108]).view(torch.uint8)
-        return torch.cat([blocks[..., 108:], unpacked, blocks[..., :96]], dim=-1)
-    if name == "q2_k":
-        return torch.cat([blocks[..., 80:], blocks[..., :80]], dim=-1)
-    return blocks
-
-
 def _restore(name: str, blocks: Tensor) -> Tensor:
-    """The inverse of `_order`."""
+    """Blocks in the order of their sections [..., block_bytes] as the file has them."""
     if name == "q8_0":
         return torch.cat([blocks[..., :2], blocks[..., 2:] ^ 0x80], dim=-1)
     if name in ("q4_k", "q5_k"):

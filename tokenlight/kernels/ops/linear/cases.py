@@ -34,7 +34,7 @@ def make_weight(name: str, n: int, k: int, device: str) -> tuple[Tensor, Format]
             _put_half(blocks, place.minimum, -scale if rows_format.block_elements == 32 else step)
     rows = blocks.view(n, -1).to(device)
     if weight_format.layout == "tile16":
-        return pack_tile16(rows, rows_format), weight_format
+        return pack_tile16([rows], rows_format), weight_format
     return rows, weight_format
 
 
