@@ -38,7 +38,7 @@ def load_weights(
         CheckpointCorrupt: a tensor is missing, or its shape is not what the configuration implies.
         UnsupportedCheckpoint: a tensor has no place in the model.
     """
-    slots = _slots_of(model)
+    slots = slots_of(model)
     sources = _assign(checkpoint, weight_map, slots)
     files = MappedFiles(checkpoint.layout)
     for name, slot in slots.items():
