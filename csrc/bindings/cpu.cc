@@ -22,6 +22,7 @@
 #include "cpu/probe.h"
 #include "cpu/rms_norm.h"
 #include "cpu/rope.h"
+#include "cpu/route.h"
 #include "cpu/sample.h"
 #include "cpu/scratch.h"
 #include "cpu/threads.h"
@@ -147,7 +148,6 @@ void BindWeightOps(nb::module_& m) {
         },
         "y"_a, "x"_a, "weight"_a, "bias"_a, "num_rows"_a, "n"_a, "k"_a, "x_stride"_a, "format"_a);
     m.def(
-    m.def(
         "pack",
         [](Address out, Address rows, std::int64_t num_rows, std::int64_t num_blocks,
            WeightFormat format) {
@@ -158,6 +158,7 @@ void BindWeightOps(nb::module_& m) {
         },
         "out"_a, "rows"_a, "num_rows"_a, "num_blocks"_a, "format"_a,
         "Quantized rows, each at an address of its own, to layout tile16.");
+    m.def(
         "embedding",
         [](Address out, Address ids, Address table, std::int64_t num_ids, std::int64_t num_rows,
            std::int64_t width, WeightFormat format) {
@@ -172,6 +173,75 @@ void BindWeightOps(nb::module_& m) {
             RunOn(Embedding, args, 2 * num_ids * width);
         },
         "out"_a, "ids"_a, "table"_a, "num_ids"_a, "num_rows"_a, "width"_a, "format"_a);
+}
+
+void BindExpertOps(nb::module_& m) {
+    m.def(
+        "route",
+        [](Address experts, Address weights, Address logits, Address bias, std::int64_t num_tokens,
+           std::int64_t num_experts, std::int64_t logits_stride, std::int64_t top_k,
+           std::int64_t num_groups, std::int64_t top_groups, std::int64_t group_best,
+           bool is_sigmoid, bool renormalises, float scale) {
+            RouteArgs args{At<std::int32_t>(experts),
+                           At<float>(weights),
+                           At<const float>(logits),
+                           At<const float>(bias),
+                           num_tokens,
+                           num_experts,
+                           logits_stride,
+                           top_k,
+                           num_groups,
+                           top_groups,
+                           group_best,
+                           is_sigmoid,
+                           renormalises,
+                           scale,
+                           nullptr};
+            args.scratch = ThreadScratch(RouteScratchBytes(args, ThreadPool::Get().num_threads()));
+            RunOn(Route, args, num_tokens * num_experts * (top_k + 4));
+        },
+        "experts"_a, "weights"_a, "logits"_a, "bias"_a, "num_tokens"_a, "num_experts"_a,
+        "logits_stride"_a, "top_k"_a, "num_groups"_a, "top_groups"_a, "group_best"_a,
+        "is_sigmoid"_a, "renormalises"_a, "scale"_a);
+    m.def(
+        "moe",
+        [](Address out, Address x, Address experts, Address routing, Address gate_up, Address down,
+           Address gate_up_bias, Address down_bias, std::int64_t num_tokens, std::int64_t dim,
+           std::int64_t inner, std::int64_t num_experts, std::int64_t per_token,
+           std::int64_t first_expert, std::int64_t x_stride, WeightFormat gate_up_format,
+           WeightFormat down_format, float limit, float alpha, float shift) {
+            const MoeArgs args{At<float>(out),
+                               At<const float>(x),
+                               At<const std::int32_t>(experts),
+                               At<const float>(routing),
+                               At<const void>(gate_up),
+                               At<const void>(down),
+                               At<const float>(gate_up_bias),
+                               At<const float>(down_bias),
+                               num_tokens,
+                               dim,
+                               inner,
+                               num_experts,
+                               per_token,
+                               first_expert,
+                               x_stride,
+                               gate_up_format,
+                               down_format,
+                               limit,
+                               alpha,
+                               shift};
+            ThreadPool& pool = ThreadPool::Get();
+            const int num_workers = pool.num_threads();
+            const MoePlan plan = MoePlan::Make(args, num_workers);
+            const auto work = static_cast<std::int64_t>(plan.pairs.size()) * dim * inner * 3 / 16;
+            void* scratch = ThreadScratch(MoeScratchBytes(args, plan, num_workers));
+            const Company company(work);
+            Moe(args, plan, pool, num_workers, scratch);
+        },
+        "out"_a, "x"_a, "experts"_a, "routing"_a, "gate_up"_a, "down"_a, "gate_up_bias"_a,
+        "down_bias"_a, "num_tokens"_a, "dim"_a, "inner"_a, "num_experts"_a, "per_token"_a,
+        "first_expert"_a, "x_stride"_a, "gate_up_format"_a, "down_format"_a, "limit"_a, "alpha"_a,
+        "shift"_a);
 }
 
 void BindPagedOps(nb::module_& m) {
@@ -340,6 +410,7 @@ NB_MODULE(_cpu, m) {
     BindMachine(m);
     BindRowOps(m);
     BindWeightOps(m);
+    BindExpertOps(m);
     BindPagedOps(m);
     BindSample(m);
     BindProbes(m);

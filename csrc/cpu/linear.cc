@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/linear.h"
 
+#include <atomic>
+
 #include "cpu/linear_quantized_layout.h"
 
 namespace tokenlight::cpu {
@@ -22,5 +24,18 @@ void Linear(const LinearArgs& args, ThreadPool& pool, std::int64_t max_workers) 
     }
     pool.Run(quantized, LinearJob{args, LinearPhase::kMultiply}, max_workers);
 }
+void LinearAlone(const LinearArgs& args) {
+    const auto run = [&args](void (*kernel)(const LinearJob&, Worker&), LinearPhase phase) {
+        std::atomic<std::int64_t> next = 0;
+        Worker alone(next, 0, 1);
+        kernel(LinearJob{args, phase}, alone);
+    };
+    if (IsDense(args.format)) return run(DenseLinear, LinearPhase::kMultiply);
+    const auto quantized =
+        LayoutOf(args.format).num_elements == 32 ? QuantizedLinear32 : QuantizedLinear256;
+    if (!RoundsPrivately(args)) run(quantized, LinearPhase::kRound);
+    run(quantized, LinearPhase::kMultiply);
+}
+
 
 }  // namespace tokenlight::cpu

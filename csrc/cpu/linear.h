@@ -32,6 +32,9 @@ std::size_t LinearScratchBytes(const LinearArgs& args, int num_workers);
 
 void Linear(const LinearArgs& args, ThreadPool& pool, std::int64_t max_workers);
 
+// The same by the calling thread alone, for a worker of another job. Scratch as for one worker.
+void LinearAlone(const LinearArgs& args);
+
 // A job for the pool: one phase of Linear.
 struct LinearJob {
     const LinearArgs& args;

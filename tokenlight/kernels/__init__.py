@@ -17,11 +17,13 @@ from tokenlight.kernels.ops.gelu_tanh_mul import gelu_tanh_mul
 from tokenlight.kernels.ops.linear import linear
 from tokenlight.kernels.ops.linear_silu_mul import linear_silu_mul
 from tokenlight.kernels.ops.paged_attention import paged_attention
+from tokenlight.kernels.ops.moe import moe
 from tokenlight.kernels.ops.rms_norm import rms_norm
 from tokenlight.kernels.ops.rope import rope_
 from tokenlight.kernels.ops.rope_angles import rope_angles
 from tokenlight.kernels.ops.rope_write_kv import rope_write_kv_
 from tokenlight.kernels.ops.sample import sample
+from tokenlight.kernels.ops.route import route
 from tokenlight.kernels.ops.scale import scale
 from tokenlight.kernels.ops.silu_mul import silu_mul
 from tokenlight.kernels.ops.softcap import softcap
@@ -47,12 +49,14 @@ from tokenlight.kernels.weight_memory import weight_memory
     "linear_silu_mul",
     "pack_linear",
     "paged_attention",
+    "moe",
     "rms_norm",
     "rope_",
     "rope_angles",
     "rope_write_kv_",
     "sample",
     "scale",
+    "route",
     "set_num_threads",
     "silu_mul",
     "softcap",

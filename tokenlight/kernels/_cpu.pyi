@@ -62,6 +62,10 @@ def pack(out: int, rows: int, num_rows: int, num_blocks: int, format: WeightForm
 
 def embedding(out: int, ids: int, table: int, num_ids: int, num_rows: int, width: int, format: WeightFormat) -> None: ...
 
+def route(experts: int, weights: int, logits: int, bias: int, num_tokens: int, num_experts: int, logits_stride: int, top_k: int, num_groups: int, top_groups: int, group_best: int, is_sigmoid: bool, renormalises: bool, scale: float) -> None: ...
+
+def moe(out: int, x: int, experts: int, routing: int, gate_up: int, down: int, gate_up_bias: int, down_bias: int, num_tokens: int, dim: int, inner: int, num_experts: int, per_token: int, first_expert: int, x_stride: int, gate_up_format: WeightFormat, down_format: WeightFormat, limit: float, alpha: float, shift: float) -> None: ...
+
 class FloatType(enum.Enum):
     f32 = 0
 
