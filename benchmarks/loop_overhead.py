@@ -92,7 +92,7 @@ def measure(runner: ModelRunner, batch: int, folder: str) -> None:
     runner._model = watch.wrap("forward", lambda step: logits_SV[: len(step.sampled_rows)])  # type: ignore[assignment]
     loop: Any = Loop(
         Wrapped(scheduler, watch, "plan", "commit", "stats"),  # type: ignore[arg-type]
-        Wrapped(runner, watch, "execute"),  # type: ignore[arg-type]
+        Wrapped(runner, watch, "launch"),  # type: ignore[arg-type]
         Wrapped(mail, watch, "read", "send"),  # type: ignore[arg-type]
         Board(stats=scheduler.stats(), full_step_s=1.0),
         overlap=config.overlap,

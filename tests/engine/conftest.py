@@ -16,4 +16,4 @@ def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def rig(tiny_path: Path) -> Rig:
-    return Rig(tiny_path)
+    return Rig.load(tiny_path)

@@ -32,6 +32,7 @@ class Answer:
     finish_reason: str | None = None
     error: str | None = None
     prompt_logprobs: list[wire.PromptLogprobs] | None = None
+    logprobs: list[wire.TokenLogprobs] = dataclasses.field(default_factory=list)
 
     def take(self, delta: wire.Delta) -> None:
         assert self.finish_reason is None, "a delta after the last one"
@@ -40,6 +41,7 @@ class Answer:
         self.num_sampled_tokens = delta.num_sampled_tokens
         self.finish_reason = delta.finish_reason
         self.error = delta.error
+        self.logprobs += delta.logprobs or []
         if delta.prompt_logprobs is not None:
             assert self.prompt_logprobs is None, "told twice"
             self.prompt_logprobs = delta.prompt_logprobs
@@ -81,12 +83,19 @@ class Script:
 class Rig:
     """One loaded model; each `play` is a new scheduler, so a cold cache."""
 
-    def __init__(self, path: Path, *, kv_dtype: str = "auto") -> None:
-        self.runner = ModelRunner.load(
-            EngineConfig(
-                model=ModelConfig(model=str(path)),
-                cache=CacheConfig(block_tokens=BLOCK_TOKENS, kv_dtype=kv_dtype),
-                num_threads=1,
+    def __init__(self, runner: ModelRunner) -> None:
+        self.runner = runner
+
+    @classmethod
+    def load(cls, path: Path, *, kv_dtype: str = "auto") -> "Rig":
+        return cls(
+            ModelRunner.load(
+                EngineConfig(
+                    model=ModelConfig(model=str(path)),
+                    cache=CacheConfig(block_tokens=BLOCK_TOKENS, kv_dtype=kv_dtype),
+                    device="cpu",
+                    num_threads=1,
+                )
             )
         )
 

@@ -13,7 +13,7 @@ from tests.engine.rig import Rig, Script, generate
 from tokenlight import wire
 from tokenlight.engine.heartbeat import Board
 from tokenlight.engine.loop import Loop
-from tokenlight.runner import Sampled
+from tokenlight.runner import Done, Sampled
 
 A = generate("a", range(1, 20), max_new_tokens=12)
 B = generate("b", range(50, 90), max_new_tokens=12)
@@ -175,9 +175,9 @@ class Tape:
             sampled_requests=np.zeros(0, np.int32),
         )
 
-    def execute(self, plan: SimpleNamespace) -> Sampled:
-        self.calls.append(f"execute {plan.guard}")
-        return Sampled(np.zeros(0, np.int32), np.zeros(0, np.intp))
+    def launch(self, plan: SimpleNamespace) -> Done:
+        self.calls.append(f"launch {plan.guard}")
+        return Done(Sampled(np.zeros(0, np.int32), np.zeros(0, np.intp)))
 
     def commit(self, guard: int, token_ids: np.ndarray, num_accepted: None) -> list[object]:
         self.calls.append(f"commit {guard}")
@@ -190,9 +190,9 @@ class Tape:
 @pytest.mark.parametrize(
     ("overlap", "order"),
     [
-        (0, "p1 e1 c1 p2 e2 c2 p3 e3 c3 p4 e4 c4"),
-        (1, "p1 e1 p2 e2 c1 p3 e3 c2 p4 e4 c3 c4"),
-        (2, "p1 e1 p2 e2 p3 e3 c1 p4 e4 c2 c3 c4"),
+        (0, "p1 l1 c1 p2 l2 c2 p3 l3 c3 p4 l4 c4"),
+        (1, "p1 l1 p2 l2 c1 p3 l3 c2 p4 l4 c3 c4"),
+        (2, "p1 l1 p2 l2 p3 l3 c1 p4 l4 c2 c3 c4"),
     ],
 )
 def test_overlap_is_a_number(overlap, order):

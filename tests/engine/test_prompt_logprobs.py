@@ -33,7 +33,7 @@ def twin(tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "twin.gguf"
     write_gguf(path, "llama", config, state, format="f32", tokenizer=True)
     logits_TV = logits_of(make_twin("llama", config, state), PROMPT)
-    return torch.log_softmax(logits_TV, 1), Rig(path, kv_dtype="float32")
+    return torch.log_softmax(logits_TV, 1), Rig.load(path, kv_dtype="float32")
 
 
 def check(told: list[wire.PromptLogprobs], truth_TV: torch.Tensor) -> None:

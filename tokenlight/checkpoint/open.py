@@ -9,11 +9,12 @@ from tokenlight.checkpoint.gguf.file import open_gguf
 from tokenlight.checkpoint.huggingface.folder import folder_tokenizer, open_folder
 
 
-def open_checkpoint(path: Path) -> Checkpoint:
+def open_checkpoint(path: Path, *, has_weights: bool = True) -> Checkpoint:
     """Read and check a checkpoint's headers; its tensors are not touched.
 
     Args:
         path: a GGUF file (of a split one, any part), or a folder of Hugging Face's kind.
+        has_weights: whether a folder must have them; where not, its tensors are not looked at.
 
     Raises:
         CheckpointNotFound: there is no such file.
@@ -21,7 +22,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
         UnsupportedCheckpoint: the file is sound, but not of a kind that we have.
     """
     if path.is_dir():
-        return open_folder(path)
+        return open_folder(path, has_weights=has_weights)
     if path.is_file():
         return open_gguf(path)
     state = "is neither a file nor a folder" if path.exists() else "there is no such file or folder"

@@ -72,7 +72,8 @@ class LLM:
             log_level: debug, info, warning or error.
         """
         config = _with_model_files(config or EngineConfig(), model)
-        checkpoint = open_checkpoint(Path(config.model.model))
+        has_weights = config.model.load_format != "dummy"
+        checkpoint = open_checkpoint(Path(config.model.model), has_weights=has_weights)
         self._tokenizer = Tokenizer.from_checkpoint(checkpoint)
         self._template = ChatTemplate.from_checkpoint(checkpoint)
         self._names = count()

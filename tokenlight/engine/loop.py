@@ -20,7 +20,7 @@ from tokenlight.base.clock import now_s, now_us
 from tokenlight.base.log import event, get_log
 from tokenlight.control import Delta, Scheduler, StepPlan
 from tokenlight.engine.heartbeat import Board
-from tokenlight.runner import ModelRunner, Sampled
+from tokenlight.runner import Launched, ModelRunner, Sampled
 from tokenlight.text.grammar.matching import Rules
 
 _log = get_log("engine")
@@ -51,7 +51,18 @@ class Flight:
     """A step that was launched and not yet committed."""
 
     plan: StepPlan
-    outcome: Sampled | Exception
+    launched: Launched | Exception
+    """What is to be waited for, or what its launch raised."""
+
+    def wait(self) -> Sampled | Exception:
+        """Whatever a model, a kernel or a device raises ends this step's requests, no others."""
+        if isinstance(self.launched, Exception):
+            return self.launched
+        try:
+            return self.launched.wait()
+        except Exception as fault:
+            _log.exception(event("step_failed", num_requests=self.plan.num_requests))
+            return fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +96,7 @@ class Loop:
         ] = {}  # unfinished requests: the client's name to the scheduler's number
         self._names: dict[int, str] = {}  # and back
         self._held: dict[str, Held] = {}
+        self._in_flight: deque[Flight] = deque()
         self._num_bad_steps = 0
         self._cache_age = 0
         self.is_stopping = False
@@ -96,8 +108,7 @@ class Loop:
 
     def run(self) -> None:
         """Returns when told to stop; raises when step after step fails."""
-        in_flight: deque[Flight] = deque()
-        is_idle = True
+        in_flight, is_idle = self._in_flight, True
         while self._drain(wait=is_idle):
             plan = self._scheduler.plan(now_us())
             if plan is not None:
@@ -184,7 +195,7 @@ class Loop:
     def _launch(self, plan: StepPlan) -> Flight:
         self._board.step_started_s = now_s()
         try:
-            return Flight(plan, self._runner.execute(plan))
+            return Flight(plan, self._runner.launch(plan))
         except (
             Exception
         ) as fault:  # whatever a model or a kernel raises ends this step's requests, not the engine
@@ -192,7 +203,7 @@ class Loop:
             return Flight(plan, fault)
 
     def _land(self, flight: Flight) -> None:
-        plan, outcome = flight.plan, flight.outcome
+        plan, outcome = flight.plan, flight.wait()
         if isinstance(outcome, Sampled):
             self._num_bad_steps = 0
             token_ids = outcome.token_ids
@@ -235,6 +246,8 @@ class Loop:
 
     def _propose_forced(self, deltas: Iterable[Delta]) -> None:
         """What a grammar leaves no choice about is computed in one step."""
+        if self._in_flight:
+            return  # a step is under way whose token comes before these
         for delta in deltas:
             if delta.finish_reason is None and (forced := self._runner.forced(delta.id)):
                 self._scheduler.propose(delta.id, np.array(forced, np.int32))
@@ -265,7 +278,7 @@ class Loop:
         board = self._board
         if board.step_started_s is not None:
             board.slowest_step_s = max(board.slowest_step_s, now_s() - board.step_started_s)
-        board.step_started_s = None
+        board.step_started_s = now_s() if self._in_flight else None
         board.stats = self._scheduler.stats()
 
     def _send(self, deltas: list[wire.Delta]) -> None:

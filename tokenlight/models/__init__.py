@@ -14,6 +14,7 @@ from tokenlight.models.base import CausalLM, Config
 from tokenlight.models.compiled import CompiledModel, compile_model
 from tokenlight.nn import CacheSpec
 from tokenlight.weights import Target, is_tied, load_weights
+from tokenlight.weights.dummy import fill_with_dummies
 
 __all__ = [
     "CausalLM",
@@ -41,6 +42,7 @@ def load_model(
     *,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
+    is_dummy: bool = False,
 ) -> CausalLM:
     """Build the checkpoint's model and fill it; weights stay as they are stored.
 
@@ -48,6 +50,7 @@ def load_model(
         checkpoint: an opened one.
         device: where it will run.
         dtype: of activations.
+        is_dummy: fill it with random numbers instead of the checkpoint's.
 
     Returns:
         A module whose `forward(step)` gives logits: float32 [S, V].
@@ -60,7 +63,10 @@ def load_model(
     config = replace(file.Config.of(checkpoint), tie_word_embeddings=is_tied(checkpoint))
     model: CausalLM = file.Model(config)
     target = Target(torch.device(device), dtype)
-    load_weights(model, checkpoint, file.WEIGHT_MAP, target)
+    if is_dummy:
+        fill_with_dummies(model, file.WEIGHT_MAP, target)
+    else:
+        load_weights(model, checkpoint, file.WEIGHT_MAP, target)
     model.to(target.device).eval()
     return model
 

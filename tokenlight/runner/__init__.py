@@ -1,7 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """StepPlan -> tensors -> tokens."""
 
-from tokenlight.runner.model_runner import ModelRunner, Sampled
+from tokenlight.runner.model_runner import ModelRunner
 from tokenlight.runner.resolve import ResolvedConfig, resolve, scheduler_config
+from tokenlight.runner.sampled import Done, Launched, Sampled
 
-__all__ = ["ModelRunner", "ResolvedConfig", "Sampled", "resolve", "scheduler_config"]
+__all__ = [
+    "Done",
+    "Launched",
+    "ModelRunner",
+    "ResolvedConfig",
+    "Sampled",
+    "resolve",
+    "scheduler_config",
+]

@@ -25,16 +25,31 @@ def make_step(plan: StepPlan, kv: KvCache) -> Step:
     )
 
 
-def make_trial_step(kv: KvCache) -> Step:
-    """One token at position 0 in block 0: to be run before any request owns a block."""
-    zero = torch.zeros(1, dtype=torch.int32)
+def make_trial_step(
+    kv: KvCache, *, num_tokens: int = 1, num_requests: int = 1, device: torch.device | str = "cpu"
+) -> Step:
+    """To be run before any request owns a block: each request's KV is in the first blocks.
+
+    Args:
+        kv: has blocks for `num_tokens`.
+        num_tokens: of all requests, which have as many each, and the last what is left over.
+        num_requests: each is sampled from.
+        device: where the step's tensors are.
+    """
+    each = num_tokens // num_requests
+    starts = torch.arange(num_requests + 1, dtype=torch.int32) * each
+    starts[-1] = num_tokens
+    lengths = starts.diff()
+    positions = torch.cat([torch.arange(n, dtype=torch.int32) for n in lengths.tolist()])
+    block_tokens = kv.layer(0)[0].shape[2]
+    blocks = torch.arange(-(-int(lengths.max()) // block_tokens), dtype=torch.int32)
     return Step(
-        token_ids_T=zero,
-        positions_T=zero,
-        query_starts=torch.tensor([0, 1], dtype=torch.int32),
-        kv_lens=zero + 1,
-        slots=zero,
-        block_table=zero.reshape(1, 1),
-        sampled_rows=zero,
+        token_ids_T=torch.zeros(num_tokens, dtype=torch.int32, device=device),
+        positions_T=positions.to(device),
+        query_starts=starts.to(device),
+        kv_lens=lengths.to(device),
+        slots=torch.arange(num_requests, dtype=torch.int32, device=device),
+        block_table=blocks.expand(num_requests, -1).contiguous().to(device),
+        sampled_rows=(starts[1:] - 1).to(device),
         kv=kv,
     )

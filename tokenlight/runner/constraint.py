@@ -14,10 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tokenlight.text.grammar.matching import AnswerMatcher, Rules
-
-_FEW = 8
-"""Gathering every so-manieth number costs as much as looking at all."""
+from tokenlight.text.grammar.matching import AnswerMatcher, Choice, Rules
 
 
 class Constraint:
@@ -36,13 +33,16 @@ class Constraint:
         num_tokens = position - self._num_prompt_tokens
         if num_tokens < self._matcher.num_tokens:
             self._matcher.keep(num_tokens)
-        allowed_V = self._matcher.allowed()
+        choice = self._matcher.choice()
         if logits_V.device.type == "cpu":
-            _keep_only_(logits_V.numpy(), allowed_V)
+            _keep_only_(logits_V.numpy(), choice, self._rules.result().num_tokens)
             return
-        forbidden_V = torch.from_numpy(~allowed_V).to(logits_V.device, non_blocking=True)
-        logits_V[: len(allowed_V)].masked_fill_(forbidden_V, -math.inf)
-        logits_V[len(allowed_V) :] = -math.inf
+        ids = torch.from_numpy(choice.token_ids).to(logits_V.device, non_blocking=True)
+        kept = logits_V[ids] if choice.are_allowed else -math.inf
+        if choice.are_allowed:
+            logits_V.fill_(-math.inf)
+        logits_V[ids] = kept
+        logits_V[self._rules.result().num_tokens :] = -math.inf
 
     def note(self, token_id: int) -> None:
         """The token that was sampled at the position last shaped."""
@@ -54,18 +54,12 @@ class Constraint:
         return [] if self._matcher is None else self._matcher.forced()
 
 
-def _keep_only_(logits_V: NDArray[np.float32], allowed_V: NDArray[np.bool_]) -> None:
-    """A masked fill, by the side on which there is less to do: a fifteenth of torch's time."""
-    num_known = len(allowed_V)
-    num_allowed = np.count_nonzero(allowed_V)
-    if num_allowed * _FEW < num_known:
-        ids = np.flatnonzero(allowed_V)
-        kept = logits_V[ids]
+def _keep_only_(logits_V: NDArray[np.float32], choice: Choice, num_known: int) -> None:
+    """A masked fill that touches as little as it can: a fifteenth of torch's time."""
+    if choice.are_allowed:
+        kept = logits_V[choice.token_ids]
         logits_V.fill(-np.inf)
-        logits_V[ids] = kept
-        return
-    if (num_known - num_allowed) * _FEW < num_known:
-        logits_V[np.flatnonzero(~allowed_V)] = -np.inf
+        logits_V[choice.token_ids] = kept
     else:
-        np.copyto(logits_V[:num_known], -np.inf, where=~allowed_V)
-    logits_V[num_known:] = -np.inf
+        logits_V[choice.token_ids] = -np.inf
+        logits_V[num_known:] = -np.inf

@@ -19,15 +19,22 @@ from tokenlight.checkpoint import open_checkpoint
 from tokenlight.config import EngineConfig
 from tokenlight.control import StepPlan
 from tokenlight.kv import DevicePool
-from tokenlight.models import CompiledModel, compile_model, load_model
+from tokenlight.models import CompiledModel, load_model
 from tokenlight.runner.batch import make_step, make_trial_step
 from tokenlight.runner.logprobs import pick_logprobs, read_logprobs
 from tokenlight.runner.machine import read_machine
-from tokenlight.runner.prompt_logprobs import SLICE_ROWS, PromptReader
-from tokenlight.runner.resolve import ModelShape, ResolvedConfig, model_shape, resolve
+from tokenlight.runner.memory import (
+    compile_for,
+    make_pool,
+    measure_spare_bytes,
+    told_when_out_of_memory,
+    weights_bytes,
+)
+from tokenlight.runner.prompt_logprobs import PromptReader
+from tokenlight.runner.resolve import ResolvedConfig, model_shape, resolve, resolve_limits
 from tokenlight.runner.sampled import Done, Launched, Sampled
 from tokenlight.runner.sampler import NO_TOKENS, Sampler, num_accepted
-from tokenlight.spmd import Limits
+from tokenlight.runner.staged import StagedSteps
 from tokenlight.text.grammar.matching import Grammars, Rules
 from tokenlight.text.tokenizer import Tokenizer
 from tokenlight.wire import ModelFacts, SamplingParams
@@ -53,6 +60,10 @@ class ModelRunner:
         self.config = config
         self._sampler = Sampler(config.max_num_requests, grammars)
         self._prompts = PromptReader()
+        is_staged = config.device != "cpu" or config.overlap > 0 or bool(config.graph_rows)
+        self._staged = (
+            StagedSteps(model, kv, config, self._sampler, self._prompts) if is_staged else None
+        )
         self.full_step_s = self._try_step_s() * config.max_step_tokens
         """Longest that a step can take, long contexts aside: no token costs more than one alone."""
         self.facts: ModelFacts
@@ -66,29 +77,41 @@ class ModelRunner:
             CheckpointError: the model's files cannot be used.
         """
         started_s = now_s()
-        checkpoint = open_checkpoint(Path(config.model.model))
-        shape = model_shape(checkpoint)
-        resolved = resolve(config, shape, read_machine())
-        kernels.set_num_threads(resolved.num_threads)
+        is_dummy = config.model.load_format == "dummy"
+        checkpoint = open_checkpoint(Path(config.model.model), has_weights=not is_dummy)
+        shape, machine = model_shape(checkpoint), read_machine()
+        limits = resolve_limits(config, shape, machine)
+        kernels.set_num_threads(config.num_threads or machine.num_cores)
         # What torch itself still does is small; its threads would spin on the kernels' cores.
         torch.set_num_threads(1)
-        loaded = load_model(checkpoint, device="cpu", dtype=resolved.dtype)
-        pool = _make_pool(shape, resolved)
-        num_rows = max(resolved.max_num_requests, SLICE_ROWS)
-        model = compile_model(loaded, pool, limits=Limits(T=resolved.max_step_tokens, S=num_rows))
-        grammars = Grammars(lambda: Tokenizer.from_checkpoint(checkpoint))
-        runner = cls(model, pool, resolved, grammars)
+        with told_when_out_of_memory(config.cache.memory_fraction):
+            loaded = load_model(
+                checkpoint, device=limits.device, dtype=limits.dtype, is_dummy=is_dummy
+            )
+            spare_bytes = None
+            if limits.device != "cpu":
+                spare_bytes = measure_spare_bytes(loaded, shape, limits, config.cache)
+            resolved = resolve(config, shape, machine, spare_bytes)
+            pool = make_pool(shape.layers, limits, resolved.num_blocks)
+            model = compile_for(loaded, pool, limits)
+            grammars = Grammars(lambda: Tokenizer.from_checkpoint(checkpoint))
+            runner = cls(model, pool, resolved, grammars)
         runner.facts = ModelFacts(
             max_model_tokens=resolved.max_model_tokens,
             vocab_size=checkpoint.config["vocab_size"],
             block_tokens=resolved.block_tokens,
             num_blocks=resolved.num_blocks,
             kv_bytes=resolved.kv_bytes,
-            weights_bytes=checkpoint.num_bytes,
+            weights_bytes=weights_bytes(loaded) if is_dummy else checkpoint.num_bytes,
             load_s=now_s() - started_s,
         )
         _log.info(
-            event("model_loaded", num_threads=resolved.num_threads, kv_dtype=resolved.kv_dtype)
+            event(
+                "model_loaded",
+                device=resolved.device,
+                num_threads=resolved.num_threads,
+                kv_dtype=resolved.kv_dtype,
+            )
         )
         return runner
 
@@ -115,8 +138,18 @@ class ModelRunner:
         """The tokens that must come next, one after the other: drafts that are always accepted."""
         return self._sampler.forced(request_id)
 
-    @torch.inference_mode()
+    def launch(self, plan: StepPlan) -> Launched:
+        """Begin a step; what it gave is told in the order of the launches."""
+        if self._staged is not None:
+            return self._staged.launch(plan)
+        return Done(self._execute_in_place(plan))
+
     def execute(self, plan: StepPlan) -> Sampled:
+        """Launch a step and wait for it."""
+        return self.launch(plan).wait()
+
+    @torch.inference_mode()
+    def _execute_in_place(self, plan: StepPlan) -> Sampled:
         """Forward, then sample; rows whose logits are not finite are told apart."""
         step, bad_requests = make_step(plan, self._kv), list[int]()
         if chunks := self._prompts.chunks(plan):
@@ -144,17 +177,12 @@ class ModelRunner:
     @torch.inference_mode()
     def _try_step_s(self) -> float:
         """Seconds of a one-token step, after another that pays for what only a first step does."""
-        step = make_trial_step(self._kv)
-        self._model(step)
+        step = make_trial_step(self._kv, device=self.config.device)
+
+        def run() -> None:
+            self._model(step).sum().item()  # waits for the device
+
+        run()
         started_s = now_s()
-        self._model(step)
+        run()
         return now_s() - started_s
-
-
-def _make_pool(shape: ModelShape, config: ResolvedConfig) -> DevicePool:
-    return DevicePool(
-        shape.layers,
-        num_blocks=config.num_blocks,
-        block_tokens=config.block_tokens,
-        dtype=config.kv_dtype,
-    )

@@ -53,12 +53,13 @@ class Shaper:
     def shape_(self, logits_V: Tensor, position: int) -> None:
         """Change the logits of the token that will stand at `position`, in place."""
         params = self._params
+        self._move_to(logits_V.device)
         self._forget_from(position)
         if len(self._biases):
             logits_V.index_add_(0, self._biased_ids, self._biases)
         if len(self._sampled) < params.min_tokens:
             logits_V[self._stop_token_ids] = -math.inf
-        counts_V, seen_V = self._history(len(logits_V))
+        counts_V, seen_V = self._history(len(logits_V), logits_V.device)
         if params.repetition_penalty != 1:
             weaker_V = torch.where(
                 logits_V > 0,
@@ -85,9 +86,16 @@ class Shaper:
             del self._sampled[kept:]
             self._counts_V = self._seen_V = None
 
-    def _history(self, vocab_size: int) -> tuple[Tensor, Tensor]:
+    def _move_to(self, device: torch.device) -> None:
+        """Once, to where the logits are."""
+        if self._biases.device != device:
+            self._prompt_token_ids = self._prompt_token_ids.to(device)
+            self._stop_token_ids = self._stop_token_ids.to(device)
+            self._biased_ids, self._biases = self._biased_ids.to(device), self._biases.to(device)
+
+    def _history(self, vocab_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
         if self._counts_V is None or self._seen_V is None:
-            sampled = torch.tensor(self._sampled, dtype=torch.int64)
+            sampled = torch.tensor(self._sampled, dtype=torch.int64, device=device)
             counts_V = torch.bincount(sampled, minlength=vocab_size).float()
             seen_V = counts_V > 0
             seen_V[self._prompt_token_ids] = True

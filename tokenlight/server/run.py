@@ -224,7 +224,8 @@ def make_store(config: ServerConfig) -> ResponseStore:
 
 def open_model(config: ServerConfig, engine_config: EngineConfig) -> Checkpoint:
     """The checkpoint, with the tokenizer and the template that flags put in place of its own."""
-    checkpoint = open_checkpoint(Path(engine_config.model.model))
+    has_weights = engine_config.model.load_format != "dummy"
+    checkpoint = open_checkpoint(Path(engine_config.model.model), has_weights=has_weights)
     if config.tokenizer is not None:
         checkpoint = replace(checkpoint, tokenizer=open_tokenizer(Path(config.tokenizer)))
     if config.chat_template is None:

@@ -27,7 +27,7 @@ def folder_tokenizer(path: Path) -> TokenizerSource:
     return TokenizerSource(kind="huggingface", files=files)
 
 
-def open_folder(path: Path) -> Checkpoint:
+def open_folder(path: Path, *, has_weights: bool = True) -> Checkpoint:
     """Read a folder's configuration and headers.
 
     Raises:
@@ -46,7 +46,7 @@ def open_folder(path: Path) -> Checkpoint:
     config = complete_config(_text_config(raw), path / "config.json")
     generation = _find_json(path / "generation_config.json")
     tokenizer_config = _find_json(path / "tokenizer_config.json")
-    tensors = _tensors(path)
+    tensors = _tensors(path) if has_weights else {}
     return Checkpoint(
         path=path,
         name=_name(path),

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps in flight, padding and replayed steps change no token: what runs on a GPU, on the CPU."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from tests.engine.rig import GREEDY, Rig, generate
+from tests.engine.test_grammar import bound, free
+from tests.engine.test_invariance import REQUESTS, SAMPLED, SHAPED, tokens
+from tests.server.fake_engine import ByteTokenizer
+from tokenlight import wire
+from tokenlight.runner import ModelRunner
+from tokenlight.runner.resolve import graph_rows
+from tokenlight.text.grammar.matching import Grammars
+
+WAYS = [(0, True), (1, True), (2, True), (1, False), (2, False)]
+
+
+def staged(rig: Rig, *, overlap: int, is_captured: bool, **sizes: int) -> Rig:
+    """The same model behind a staged runner; no memory that it has not written is a number."""
+    config = dataclasses.replace(
+        rig.runner.config,
+        overlap=overlap,
+        graph_rows=graph_rows(sizes.get("max_num_requests", 64)) if is_captured else (),
+        **sizes,
+    )
+    pool = rig.runner._kv
+    for layer in range(2):
+        for cache in pool.layer(layer):
+            cache.fill_(math.nan)
+    return Rig(ModelRunner(rig.runner._model, pool, config, Grammars(ByteTokenizer)))
+
+
+@pytest.fixture(scope="module")
+def truth(rig: Rig) -> dict[str, object]:
+    return tokens(rig.play({0: REQUESTS})[0])
+
+
+@pytest.mark.parametrize(("overlap", "is_captured"), WAYS)
+def test_staged_is_in_place(rig, truth, overlap, is_captured):
+    other = staged(rig, overlap=overlap, is_captured=is_captured)
+    answers, stats = other.play({2 * index: [r] for index, r in enumerate(REQUESTS)})
+    assert tokens(answers) == truth
+    assert stats.num_free_blocks == stats.num_blocks
+    again, _ = other.play({0: REQUESTS})
+    assert tokens(again) == truth
+
+
+@pytest.mark.parametrize(("overlap", "is_captured"), [(1, True), (2, True)])
+def test_preempted_and_padded_is_undisturbed(rig, overlap, is_captured):
+    long = [replace(r, max_new_tokens=150) for r in REQUESTS[:11]]
+    alone, _ = rig.play({0: long})
+    other = staged(rig, overlap=overlap, is_captured=is_captured, max_num_requests=11)
+    num_blocks = 150
+    answers, stats = other.play({0: long}, num_blocks=num_blocks)
+    assert stats.num_preemptions > 0
+    assert tokens(answers) == tokens(alone)
+    # Of the rest of the pool only the last block was written: what padding wrote.
+    for layer in range(2):
+        for cache in rig.runner._kv.layer(layer):
+            assert cache[num_blocks:-1].isnan().all()
+            assert not cache[-1].isnan().all()
+
+
+@pytest.mark.parametrize(("overlap", "is_captured"), WAYS)
+def test_rows_that_are_shaped_by_what_was_said(rig, overlap, is_captured):
+    """Beside rows that are not: their ids come to the host late, and no token too late."""
+    asked = {
+        0: [bound("a"), bound("b", seed=3), free("c", 40)],
+        3: [generate("d", range(50, 90), sampling=replace(SHAPED, seed=5), max_new_tokens=40)],
+        9: [generate("e", range(9), sampling=replace(SAMPLED, seed=6), max_new_tokens=30)],
+    }
+    in_place = Rig(
+        ModelRunner(rig.runner._model, rig.runner._kv, rig.runner.config, Grammars(ByteTokenizer))
+    )
+    truth, _ = in_place.play(asked)
+    answers, stats = staged(rig, overlap=overlap, is_captured=is_captured).play(asked)
+    assert tokens(answers) == tokens(truth)
+    assert stats.num_free_blocks == stats.num_blocks
+
+
+@pytest.mark.parametrize(("overlap", "is_captured"), WAYS)
+def test_logprobs_of_answers_and_prompts(rig, overlap, is_captured):
+    asked = [
+        generate(
+            name,
+            range(start, start + 40),
+            sampling=replace(GREEDY, num_logprobs=top, num_prompt_logprobs=prompt_top),
+        )
+        for name, start, top, prompt_top in (("a", 0, 3, None), ("b", 60, 0, 2), ("c", 9, None, 1))
+    ]
+    truth = told(rig, asked)
+    other = staged(rig, overlap=overlap, is_captured=is_captured)
+    assert told(other, asked) == truth
+
+
+def told(rig: Rig, asked: list[wire.Generate]) -> dict[str, object]:
+    answers, _ = rig.play({0: asked})
+    return {n: (a.token_ids, a.prompt_logprobs, a.logprobs) for n, a in answers.items()}
+
+
+@pytest.mark.parametrize(("overlap", "is_captured"), WAYS)
+def test_a_row_that_is_not_finite_ends_its_request_alone(rig, monkeypatch, overlap, is_captured):
+    """Not by its token, which may be any, but by the sum that travels beside it."""
+    other = staged(rig, overlap=overlap, is_captured=is_captured)
+    asked = [replace(r, max_new_tokens=20) for r in REQUESTS[:3]]
+    alone, _ = other.play({0: asked})
+    model, num_calls = other.runner._staged._model, 0
+
+    class Breaking:
+        def __call__(self, step: object) -> torch.Tensor:
+            nonlocal num_calls
+            num_calls += 1
+            logits_SV = model(step)
+            if num_calls == 5:
+                logits_SV[1, 77] = math.inf
+            return logits_SV
+
+    monkeypatch.setattr(other.runner._staged, "_model", Breaking())
+    answers, stats = other.play({0: asked})
+    assert (answers["r1"].finish_reason, "not finite" in answers["r1"].error) == ("error", True)
+    for name in ("r0", "r2"):
+        assert answers[name].token_ids == alone[name].token_ids
+    assert stats.num_free_blocks == stats.num_blocks
+
+
+@pytest.mark.parametrize("overlap", [1, 2])
+def test_a_step_that_raises_leaves_the_tables_true(rig, monkeypatch, overlap):
+    """What it did not bring to the device's tables is there for the steps that follow."""
+    other = staged(rig, overlap=overlap, is_captured=True)
+    asked = {0: [REQUESTS[0]], 12: [replace(r, max_new_tokens=30) for r in REQUESTS[1:5]]}
+    alone, _ = other.play(asked)
+    staging = other.runner._staged._staging
+    write, num_calls = staging._write_patches, 0
+
+    def failing(*args: object) -> int:
+        nonlocal num_calls
+        num_calls += 1
+        if num_calls == 1:
+            raise RuntimeError("the table broke")
+        return write(*args)
+
+    monkeypatch.setattr(staging, "_write_patches", failing)
+    answers, stats = other.play(asked)
+    assert "the table broke" in answers["r0"].error
+    for name in ("r1", "r2", "r3", "r4"):
+        assert answers[name].token_ids == alone[name].token_ids
+    assert stats.num_free_blocks == stats.num_blocks

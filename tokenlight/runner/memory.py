@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a GPU's memory is spent on: weights, the largest step, and KV in all that is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from tokenlight.base.errors import ConfigError
+from tokenlight.config.engine import CacheConfig
+from tokenlight.kv import DevicePool
+from tokenlight.models import CausalLM, CompiledModel, compile_model
+from tokenlight.nn import CacheSpec
+from tokenlight.runner.batch import make_trial_step
+from tokenlight.runner.prompt_logprobs import SLICE_ROWS
+from tokenlight.runner.resolve import Limits, ModelShape
+from tokenlight.spmd import Limits as RowLimits
+
+# Captured steps hold logits of their own, a few copies of them, and what their kernels ask for.
+_LOGITS_COPIES = 4
+_CAPTURE_BYTES = 256 << 20
+
+
+def make_pool(layers: Sequence[CacheSpec], limits: Limits, num_blocks: int) -> DevicePool:
+    """With one block more than the scheduler knows of: the rows that pad a step use that."""
+    return DevicePool(
+        layers,
+        num_blocks=num_blocks + 1,
+        block_tokens=limits.block_tokens,
+        dtype=limits.kv_dtype,
+        device=limits.device,
+    )
+
+
+def compile_for(model: CausalLM, pool: DevicePool, limits: Limits) -> CompiledModel:
+    num_rows = max(limits.max_num_requests, SLICE_ROWS)
+    return compile_model(
+        model,
+        pool,
+        device=limits.device,
+        limits=RowLimits(T=limits.max_step_tokens, S=num_rows),
+    )
+
+
+def weights_bytes(model: CausalLM) -> int:
+    return sum(buffer.nbytes for buffer in model.buffers())
+
+
+@torch.inference_mode()
+def measure_spare_bytes(
+    model: CausalLM, shape: ModelShape, limits: Limits, cache: CacheConfig
+) -> int:
+    """Run the largest step on a pool that holds just that, and count what is left for KV.
+
+    Raises:
+        ConfigError: nothing is; the message says what took how much.
+    """
+    reserved_bytes = torch.cuda.memory_reserved()
+    free_bytes, total_bytes = torch.cuda.mem_get_info()
+    elsewhere_bytes = total_bytes - free_bytes - reserved_bytes
+    pool = make_pool(shape.layers, limits, -(-limits.max_step_tokens // limits.block_tokens))
+    compiled = compile_for(model, pool, limits)
+    for num_tokens in (limits.max_step_tokens, limits.max_num_requests):
+        step = make_trial_step(
+            pool,
+            num_tokens=num_tokens,
+            num_requests=min(num_tokens, limits.max_num_requests),
+            device=limits.device,
+        )
+        vocab_size = compiled(step).shape[1]
+    torch.cuda.synchronize()
+    pool_bytes = pool.num_bytes
+    del pool, compiled, step
+    step_bytes = torch.cuda.memory_reserved() - reserved_bytes - pool_bytes
+    step_bytes += _CAPTURE_BYTES + _LOGITS_COPIES * 4 * limits.max_num_requests * vocab_size
+    allowed_bytes = int(total_bytes * cache.memory_fraction)
+    spare_bytes = allowed_bytes - elsewhere_bytes - reserved_bytes - step_bytes
+    if spare_bytes < 2 * limits.block_bytes:
+        raise ConfigError(
+            f"no GPU memory is left for KV: of {_gib(total_bytes)}, --gpu-memory-utilization "
+            f"{cache.memory_fraction} allows {_gib(allowed_bytes)}; weights take "
+            f"{_gib(reserved_bytes)}, the largest step {_gib(step_bytes)}, other programs and the "
+            f"driver {_gib(elsewhere_bytes)}; raise --gpu-memory-utilization, lower "
+            f"--max-num-batched-tokens or --max-num-seqs, or take a smaller model"
+        )
+    return spare_bytes
+
+
+@contextmanager
+def told_when_out_of_memory(memory_fraction: float) -> Iterator[None]:
+    """Turn the allocator's error into one that says what is held and which flags help."""
+    try:
+        yield
+    except torch.cuda.OutOfMemoryError as fault:
+        free_bytes, total_bytes = torch.cuda.mem_get_info()
+        raise ConfigError(
+            f"the GPU's memory is not enough: of {_gib(total_bytes)}, this process holds "
+            f"{_gib(torch.cuda.memory_allocated())} and {_gib(free_bytes)} are free; "
+            f"--gpu-memory-utilization is {memory_fraction}: lower it where captured steps found "
+            f"no room, end other programs on this GPU, or take a smaller model ({fault})"
+        ) from fault
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / (1 << 30):.2f} GiB"

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""StepPlan -> Step on a device of its own: a step's inputs travel in one copy, tables stay there.
+
+Shapes: T tokens, R requests, S sampled rows of a step. A frame may be larger than the plan that is
+put into it: the rows beyond are padding, which reads and writes one block that no request has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tokenlight.control import StepPlan
+from tokenlight.nn import KvCache, Step
+from tokenlight.runner.resolve import ResolvedConfig
+from tokenlight.runner.sampler import RowParams
+
+_ALIGN_WORDS = 4  # 16 bytes: what a vector load wants
+# More changes than that are not patched: the whole table is copied.
+_MAX_PATCHES = 4096
+
+
+class Size(NamedTuple):
+    """Rows of a step."""
+
+    num_tokens: int
+    num_requests: int
+    num_sampled: int
+
+
+class _Field(NamedTuple):
+    """A run of the staged words. `per` is what it has an entry for: "T", "R" or "S"."""
+
+    name: str
+    per: str
+    dtype: np.dtype[np.generic]
+    extra: int = 0
+
+
+_I32, _I64, _F32 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float32)
+_FIELDS = (
+    _Field("token_ids", "T", _I32),
+    _Field("positions", "T", _I32),
+    _Field("query_starts", "R", _I32, extra=1),
+    _Field("kv_lens", "R", _I32),
+    _Field("slots", "R", _I32),
+    _Field("sampled_rows", "S", _I32),
+    _Field("sampled_slots", "S", _I64),
+    _Field("temperature", "S", _F32),
+    _Field("top_k", "S", _I32),
+    _Field("top_p", "S", _F32),
+    _Field("min_p", "S", _F32),
+    _Field("seeds", "S", _I64),
+    _Field("sampled_positions", "S", _I32),
+)
+# Fields of `RowParams` -> where they are staged.
+_PARAMS = {
+    "temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p",
+    "seeds": "seeds", "positions": "sampled_positions",
+}  # fmt: skip
+_NEUTRAL = {
+    "temperature": 0.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "seeds": 0, "sampled_positions": 1,
+}  # fmt: skip
+_TORCH = {_I32: torch.int32, _I64: torch.int64, _F32: torch.float32}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where the inputs of steps of one size lie: on the host once per buffer, and on the device."""
+
+    size: Size
+    num_words: int
+    hosts: tuple[dict[str, NDArray[np.generic]], ...]
+    step: Step
+    params: RowParams
+    sampled_slots: Tensor
+
+
+class Staging:
+    """Host buffers that take turns, device memory that steps read, tables that persist there."""
+
+    def __init__(self, config: ResolvedConfig, kv: KvCache, device: torch.device) -> None:
+        self._kv = kv
+        self._pad_slot = config.max_num_requests
+        num_columns = -(-config.max_model_tokens // config.block_tokens)
+        largest = Size(config.max_step_tokens, config.max_num_requests, config.max_num_requests)
+        num_words = sum(_words(each, largest) for each in _FIELDS) + 2 * _MAX_PATCHES
+        # A step may be staged while `overlap` others have not been waited for.
+        self._hosts = [
+            torch.zeros(num_words, dtype=torch.int32, pin_memory=device.type == "cuda")
+            for _ in range(config.overlap + 1)
+        ]
+        self._turn = 0
+        self._device = torch.zeros(num_words, dtype=torch.int32, device=device)
+        self.last_ids = torch.zeros(self._pad_slot + 1, dtype=torch.int32, device=device)
+        """The id that was last sampled for each slot."""
+        self._table = torch.full(
+            (self._pad_slot + 1, num_columns), config.num_blocks, dtype=torch.int32, device=device
+        )
+        self._is_stale = False
+
+    def frame(self, size: Size) -> Frame:
+        """Its views; the memory is the same for all frames, so one is filled at a time."""
+        starts = dict(
+            zip(
+                (each.name for each in _FIELDS),
+                accumulate((_words(each, size) for each in _FIELDS), initial=0),
+                strict=False,
+            )
+        )
+        ends = {each.name: starts[each.name] + _exact_words(each, size) for each in _FIELDS}
+        on_device = {
+            each.name: self._device[starts[each.name] : ends[each.name]].view(_TORCH[each.dtype])
+            for each in _FIELDS
+        }
+        hosts = tuple(
+            {
+                each.name: words[starts[each.name] : ends[each.name]].view(each.dtype)
+                for each in _FIELDS
+            }
+            for words in (host.numpy() for host in self._hosts)
+        )
+        return Frame(
+            size=size,
+            num_words=max(ends.values()),
+            hosts=hosts,
+            step=Step(
+                token_ids_T=on_device["token_ids"],
+                positions_T=on_device["positions"],
+                query_starts=on_device["query_starts"],
+                kv_lens=on_device["kv_lens"],
+                slots=on_device["slots"],
+                block_table=self._table,
+                sampled_rows=on_device["sampled_rows"],
+                kv=self._kv,
+            ),
+            params=RowParams(**{name: on_device[field] for name, field in _PARAMS.items()}),
+            sampled_slots=on_device["sampled_slots"],
+        )
+
+    def put(self, plan: StepPlan, frame: Frame, columns: Mapping[str, NDArray[np.generic]]) -> None:
+        """Write a plan and its `RowParams` into a frame, and queue the copy to the device."""
+        host, words = frame.hosts[self._turn], self._hosts[self._turn]
+        self._turn = (self._turn + 1) % len(self._hosts)
+        is_stale, self._is_stale = self._is_stale, True
+        _fill(plan, host, columns)
+        _pad(size_of(plan), frame.size, host, self._pad_slot)
+        patches, end = plan.patches, frame.num_words
+        if is_stale or len(patches) > _MAX_PATCHES:
+            self._copy_table(plan)
+        elif len(patches):
+            end = self._write_patches(patches, words.numpy(), end)
+        self._device[:end].copy_(words[:end], non_blocking=True)
+        if end > frame.num_words:
+            places, blocks = self._device[frame.num_words : end].view(2, -1)
+            self._table.view(-1).index_copy_(0, places.long(), blocks)
+        self._is_stale = False
+
+    def put_padding(self, frame: Frame) -> None:
+        """Fill a frame with padding alone, for a run that is not a step; waits for the copy."""
+        _pad(Size(0, 0, 0), frame.size, frame.hosts[0], self._pad_slot)
+        self._device[: frame.num_words].copy_(self._hosts[0][: frame.num_words])
+
+    def _copy_table(self, plan: StepPlan) -> None:
+        """All of it: after a step that failed on its way here, nobody knows what was applied."""
+        table = torch.from_numpy(np.array(plan.block_table))
+        self._table[: table.shape[0], : table.shape[1]].copy_(table)
+
+    def _write_patches(
+        self, patches: NDArray[np.int32], words: NDArray[np.int32], start: int
+    ) -> int:
+        """Flat places, then blocks; where a place changed twice, what it became last."""
+        places = patches[:, 1] * self._table.shape[1] + patches[:, 2]
+        unique, last = np.unique(places[::-1], return_index=True)
+        num = len(unique)
+        words[start : start + num] = unique
+        words[start + num : start + 2 * num] = patches[::-1, 3][last]
+        return start + 2 * num
+
+
+def _fill(
+    plan: StepPlan, host: dict[str, NDArray[np.generic]], columns: Mapping[str, NDArray[np.generic]]
+) -> None:
+    num_tokens, num_requests, num_sampled = size_of(plan)
+    slots = plan.slots
+    host["token_ids"][:num_tokens] = plan.token_ids
+    host["positions"][:num_tokens] = plan.positions
+    host["query_starts"][: num_requests + 1] = plan.query_starts
+    host["kv_lens"][:num_requests] = plan.kv_lens
+    host["slots"][:num_requests] = slots
+    host["sampled_rows"][:num_sampled] = plan.sampled_rows
+    host["sampled_slots"][:num_sampled] = slots[plan.sampled_requests]
+    for name, column in columns.items():
+        host[_PARAMS[name]][:num_sampled] = column
+
+
+def _pad(filled: Size, size: Size, host: dict[str, NDArray[np.generic]], pad_slot: int) -> None:
+    """Each row beyond the plan is a request of its own: one token at position 0."""
+    if filled.num_requests == size.num_requests:
+        return
+    num_tokens, num_requests, num_sampled = filled
+    host["token_ids"][num_tokens:] = 0
+    host["positions"][num_tokens:] = 0
+    host["query_starts"][num_requests:] = np.arange(num_tokens, size.num_tokens + 1)
+    host["kv_lens"][num_requests:] = 1
+    host["slots"][num_requests:] = pad_slot
+    host["sampled_rows"][num_sampled:] = np.arange(num_tokens, size.num_tokens)
+    host["sampled_slots"][num_sampled:] = pad_slot
+    for name, neutral in _NEUTRAL.items():
+        host[name][num_sampled:] = neutral
+
+
+def size_of(plan: StepPlan) -> Size:
+    return Size(plan.num_tokens, plan.num_requests, plan.num_sampled)
+
+
+def _exact_words(field: _Field, size: Size) -> int:
+    count = {"T": size.num_tokens, "R": size.num_requests, "S": size.num_sampled}[field.per]
+    return (count + field.extra) * (field.dtype.itemsize // 4)
+
+
+def _words(field: _Field, size: Size) -> int:
+    return -(-_exact_words(field, size) // _ALIGN_WORDS) * _ALIGN_WORDS
