@@ -89,6 +89,44 @@ def test_only_new_segments_are_encoded():
     assert asked == [turns[:2], turns[2:]]
 
 
+def test_texts_with_a_common_beginning_have_the_ids_of_texts_alone(tmp_path, monkeypatch):
+    """Whatever they have in common, wherever they part: at a cut, inside a special token."""
+    monkeypatch.setattr(segments, "MIN_WHOLE_CHARS", 0)
+    monkeypatch.setattr(segments, "MIN_SEGMENT_CHARS", 40)
+    monkeypatch.setattr(segments, "MAX_WHOLES", 3)
+    save(min(MAKERS), tmp_path)
+    tokenizer, alone = (Tokenizer.from_checkpoint(folder(tmp_path)) for _ in range(2))
+    draw = random.Random(5)
+    texts = list(long_texts(["<|tool|>", "<think>"], num_texts=2))
+    text, num_common = texts[0], 0
+    for _ in range(400):
+        place = draw.randrange(len(text))
+        length = draw.choice((5, 60, 900))
+        text = text[:place] + draw.choice(texts)[place : place + length]
+        num_common += max(w.num_common(text, 2) for w in tokenizer._codec._seen._wholes or [EMPTY])
+        monkeypatch.setattr(segments, "MIN_WHOLE_CHARS", 1 << 30)
+        expected = alone.encode(text)
+        monkeypatch.setattr(segments, "MIN_WHOLE_CHARS", 0)
+        assert tokenizer.encode(text) == expected
+        if len(text) < 500:
+            text = draw.choice(texts)
+    assert num_common > 1000
+    assert 0 < len(tokenizer._codec._seen._wholes) <= 3
+
+
+EMPTY = segments.Whole("", [], [])
+
+
+def test_whole_texts_are_bounded_by_their_tokens(monkeypatch):
+    monkeypatch.setattr(segments, "MIN_WHOLE_CHARS", 0)
+    monkeypatch.setattr(segments, "MAX_WHOLE_TOKENS", 100)
+    cache = SegmentCache(Cuts([], cuts_words=False), lambda texts: [[0] * len(t) for t in texts])
+    for text in ("a" * 40, "b" * 40, "c" * 40, "d" * 101):
+        assert len(cache.encode(text)) == len(text)
+        assert sum(len(whole.ids) for whole in cache._wholes) <= 100
+    assert cache._wholes == []
+
+
 def test_what_was_not_used_for_long_is_forgotten(monkeypatch):
     monkeypatch.setattr(segments, "MAX_CACHED_CHARS", 100)
     asked = []

@@ -35,6 +35,7 @@ _LEFT_OUT_FILTERS = (
     "xmlattr",
 )
 _LEFT_OUT_GLOBALS = ("lipsum",)
+_DICT_ATTRIBUTES = frozenset(dir(dict))
 
 
 class RaisedByTemplate(TemplateError):
@@ -101,6 +102,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
             "raise_exception": _raise_exception,
             "strftime_now": _strftime_now,
         }
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """As the base class does, without raising and catching for each field of a message."""
+        if type(obj) is dict and attribute in obj and attribute not in _DICT_ATTRIBUTES:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
 
     def spend(self) -> None:
         bounds.BUDGET.get().spend_step()
