@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
@@ -68,7 +69,9 @@ class Vocabulary:
         num_tokens = tokenizer.vocab_size
         # Tokens without bytes must not look like one another's beginnings.
         self.token_bytes = [tokenizer.token_bytes(i) for i in range(num_tokens)]
-        self.begins_with_digit = np.fromiter((t[:1].isdigit() for t in self.token_bytes), np.bool_)
+        begins_with_digit = np.fromiter((t[:1].isdigit() for t in self.token_bytes), np.bool_)
+        self.all_words = _as_words(np.ones(num_tokens, np.bool_))
+        self.digit_words = _as_words(begins_with_digit)
         self.special_token_ids = [i for i in range(num_tokens) if tokenizer.is_special(i)]
         self.tokens = LLTokenizer(
             TokenizerWrapper(_Wrapped(self)), n_vocab=num_tokens, eos_token=self.eos_token_ids
@@ -102,9 +105,23 @@ class Rules:
         self._matcher = matcher
         self._is_json = is_json
 
+    @property
+    def num_tokens(self) -> int:
+        """Of the vocabulary."""
+        return len(self._vocabulary.token_bytes)
+
     def begin(self, *, after: str) -> AnswerMatcher:
         matcher = self._matcher.deep_copy()
         return AnswerMatcher(self._vocabulary, matcher, after=after.encode(), is_json=self._is_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What may come next, told by the side with fewer tokens."""
+
+    token_ids: NDArray[np.intp]
+    are_allowed: bool
+    """Whether these are all that may come, or all that may not."""
 
 
 class AnswerMatcher:
@@ -142,30 +159,41 @@ class AnswerMatcher:
             self._forced = self._matcher.compute_ff_tokens() if is_open else []
         return self._forced
 
-    def allowed(self) -> NDArray[np.bool_]:
+    def choice(self) -> Choice:
         """Which of the vocabulary's tokens may come next; at least one."""
-        num_tokens = len(self._vocabulary.token_bytes)
+        eos = np.array(self._vocabulary.eos_token_ids)
         if self._is_free:
-            allowed = np.ones(num_tokens, np.bool_)
-            allowed[self._vocabulary.eos_token_ids] = False
-            return allowed
+            return Choice(eos, are_allowed=False)
         if forced := self.forced():
-            return _only(num_tokens, forced[:1])
-        if not self._matcher.is_stopped():
-            fill_next_token_bitmask(self._matcher, self._bits)
-            bits = np.unpackbits(self._bits.view(np.uint8)[0], count=num_tokens, bitorder="little")
-            allowed = bits.view(np.bool_)
-            if self._digits is not None and self._digits.is_long:
-                ended = allowed & ~self._vocabulary.begins_with_digit
-                allowed = ended if ended.any() else allowed
-            if allowed.any():
-                return allowed
-        return _only(num_tokens, self._vocabulary.eos_token_ids)
+            return Choice(np.array(forced[:1]), are_allowed=True)
+        if self._matcher.is_stopped():
+            return Choice(eos, are_allowed=True)
+        fill_next_token_bitmask(self._matcher, self._bits)
+        words = self._bits.view(np.uint32)[0]
+        if self._digits is not None and self._digits.is_long:
+            ended = words & ~self._vocabulary.digit_words
+            words = ended if ended.any() else words
+        at = np.flatnonzero(words)
+        if len(at) == 0:
+            return Choice(eos, are_allowed=True)
+        if len(at) * 2 <= len(words):
+            return Choice(_places(words, at), are_allowed=True)
+        words = ~words & self._vocabulary.all_words
+        return Choice(_places(words, np.flatnonzero(words)), are_allowed=False)
+
+    def allowed(self) -> NDArray[np.bool_]:
+        """The choice, spread over the vocabulary."""
+        choice = self.choice()
+        allowed = np.full(len(self._vocabulary.token_bytes), not choice.are_allowed)
+        allowed[choice.token_ids] = choice.are_allowed
+        return allowed
 
     def say(self, token_id: int) -> None:
         """A token was chosen."""
         self._said.append(token_id)
-        self._forced = None
+        forced = self.forced()
+        # A run that is forced is cut into tokens once.
+        self._forced = forced[1:] or None if forced[:1] == [token_id] else None
         text = self._vocabulary.token_bytes[token_id]
         if self._is_free:
             self._tail += text
@@ -185,7 +213,15 @@ class AnswerMatcher:
             self.say(token_id)
 
 
-def _only(num_tokens: int, token_ids: list[int]) -> NDArray[np.bool_]:
-    allowed = np.zeros(num_tokens, np.bool_)
-    allowed[token_ids] = True
-    return allowed
+def _as_words(flags: NDArray[np.bool_]) -> NDArray[np.uint32]:
+    """One bit each, as llguidance has its masks."""
+    padded = np.zeros(-(-len(flags) // 32) * 32, np.bool_)
+    padded[: len(flags)] = flags
+    return np.packbits(padded, bitorder="little").view(np.uint32)
+
+
+def _places(words: NDArray[np.uint32], at: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Of the bits that are set, all of them in the words `at`."""
+    places = np.flatnonzero(np.unpackbits(words[at].view(np.uint8), bitorder="little"))
+    found: NDArray[np.intp] = at[places >> 5] * 32 + (places & 31)
+    return found
