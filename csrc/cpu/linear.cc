@@ -9,8 +9,7 @@ namespace tokenlight::cpu {
 
 std::size_t LinearScratchBytes(const LinearArgs& args, int num_workers) {
     if (IsDense(args.format)) return 0;
-    const std::int64_t copies = RoundsPrivately(args) ? num_workers : 1;
-    return static_cast<std::size_t>(TailBytes(args) + copies * XBytes(args));
+    return static_cast<std::size_t>(SharedBytes(args) + num_workers * WorkerBytes(args));
 }
 
 void Linear(const LinearArgs& args, ThreadPool& pool, std::int64_t max_workers) {
@@ -24,6 +23,7 @@ void Linear(const LinearArgs& args, ThreadPool& pool, std::int64_t max_workers) 
     }
     pool.Run(quantized, LinearJob{args, LinearPhase::kMultiply}, max_workers);
 }
+
 void LinearAlone(const LinearArgs& args) {
     const auto run = [&args](void (*kernel)(const LinearJob&, Worker&), LinearPhase phase) {
         std::atomic<std::int64_t> next = 0;
@@ -36,6 +36,5 @@ void LinearAlone(const LinearArgs& args) {
     if (!RoundsPrivately(args)) run(quantized, LinearPhase::kRound);
     run(quantized, LinearPhase::kMultiply);
 }
-
 
 }  // namespace tokenlight::cpu

@@ -5,6 +5,7 @@ constexpr int kVectors = kBlockElements / 4;
 // clang-format off
 #include "cpu/linear_formats_256_body.h"
 #include "cpu/linear_quantized_body.h"
+#include "cpu/linear_panel_body.h"
 // clang-format on
 
 inline void ProductQ2K(const LinearJob& job, Worker& worker) { RunPhase<Q2K>(job, worker); }

@@ -9,42 +9,37 @@ constexpr std::int64_t kTileBlockBytes = kTileRows * LayoutOf(F::kFormat).Bytes(
 // How far ahead of its use a product with few rows asks for its weights.
 constexpr int kPrefetchBytes = 3072;
 
-// Rows that the registers hold beside the weights and scales.
-template <class F>
-constexpr int kMaxRows = F::kHalves == 2 && kMaxTileRows > 8 ? 8 : kMaxTileRows;
-
-// The products of one tile with R rows from `row` of a group. The order of additions is the same
+// The products of one tile with R rows, `stride` blocks apart. The order of additions is the same
 // for every R.
 template <class F, int R>
-inline void TileTimesRows(const std::uint8_t* tile, const XBlock* x, int num_blocks, int row,
-                          Vec y[R]) {
+inline void TileTimesRows(const std::uint8_t* tile, const XBlock* x, std::int64_t stride,
+                          int num_blocks, Vec y[R]) {
     constexpr int kHalfVectors = kVectors / F::kHalves;
     constexpr int kPrefetchShare = static_cast<int>(kTileBlockBytes<F> / F::kBlocks);
     for (int r = 0; r < R; ++r) y[r] = Zero();
     for (int b = 0; b < num_blocks; ++b, ++x) {
         const int block = b % F::kBlocks;
-        if constexpr (R <= 8) {
-            const std::uint8_t* ahead = tile + kPrefetchBytes + block * kPrefetchShare;
-            for (int at = 0; at < kPrefetchShare; at += 64) Prefetch(ahead + at);
-        }
+        const std::uint8_t* ahead = tile + kPrefetchBytes + block * kPrefetchShare;
+        for (int at = 0; at < kPrefetchShare; at += 64) Prefetch(ahead + at);
         Bytes w[kVectors];
         F::Unpack(tile, block, w);
         for (int half = 0; half < F::kHalves; ++half) {
             const Vec step = F::Step(tile, block, half);
             const int first = half * kHalfVectors;
             for (int r = 0; r < R; ++r) {
+                const XBlock& row = x[r * stride];
                 IVec high = ISet(0);
-                IVec low = F::Start(x->start[half][row + r]);
+                IVec low = F::Start(row.start[half]);
                 for (int v = first; v < first + kHalfVectors; ++v) {
-                    high = F::Dot(high, w[v], x->high[row + r] + 4 * v);
-                    low = F::Dot(low, w[v], x->low[row + r] + 4 * v);
+                    high = F::Dot(high, w[v], row.high + 4 * v);
+                    low = F::Dot(low, w[v], row.low + 4 * v);
                 }
-                y[r] = Fma(Mul(ToFloats(Join(high, low)), step), Set(x->step[row + r]), y[r]);
+                y[r] = Fma(Mul(ToFloats(Join(high, low)), step), Set(row.step), y[r]);
             }
             if constexpr (F::kHasMinimum) {
                 const Vec minimum = F::Minimum(tile, block, half);
                 for (int r = 0; r < R; ++r) {
-                    y[r] = Fma(minimum, Set(x->step_sum[half][row + r]), y[r]);
+                    y[r] = Fma(minimum, Set(x[r * stride].step_sum[half]), y[r]);
                 }
             }
         }
@@ -52,83 +47,75 @@ inline void TileTimesRows(const std::uint8_t* tile, const XBlock* x, int num_blo
     }
 }
 
+// Where 16 columns of the result go: all there are from `column` on.
 struct Output {
-    float* y;           // first element of the tile's columns in the group's first row
-    const float* bias;  // of the tile's columns, or null
-    std::int64_t stride;
-    int num_columns;
+    const LinearArgs& args;
+    std::int64_t column;
+    int count;
+
+    Output(const LinearArgs& a, std::int64_t first)
+        : args(a),
+          column(first),
+          count(static_cast<int>(Least<std::int64_t>(kTileRows, a.n - first))) {}
+
+    float* At(std::int64_t row) const { return args.y + row * args.n + column; }
+    Vec Read(std::int64_t row) const {
+        return count == kTileRows ? Load(At(row)) : LoadN(At(row), count);
+    }
+    void Write(std::int64_t row, Vec y, bool with_bias) const {
+        const float* bias = with_bias && args.bias != nullptr ? args.bias + column : nullptr;
+        if (count == kTileRows) {
+            Store(At(row), bias == nullptr ? y : Add(y, Load(bias)));
+        } else {
+            StoreN(At(row), bias == nullptr ? y : Add(y, LoadN(bias, count)), count);
+        }
+    }
 };
 
 template <class F, int R>
-inline void TileRows(const std::uint8_t* tile, const XBlock* x, int num_blocks, int row,
+inline void TileRows(const std::uint8_t* tile, const XBlock* x, std::int64_t row,
                      const Output& out) {
+    const std::int64_t stride = out.args.k / kBlockElements;
     Vec y[R];
-    TileTimesRows<F, R>(tile, x, num_blocks, row, y);
-    for (int r = 0; r < R; ++r) {
-        float* to = out.y + (row + r) * out.stride;
-        if (out.num_columns == kTileRows) {
-            Store(to, out.bias == nullptr ? y[r] : Add(y[r], Load(out.bias)));
-        } else {
-            if (out.bias != nullptr) y[r] = Add(y[r], LoadN(out.bias, out.num_columns));
-            StoreN(to, y[r], out.num_columns);
-        }
-    }
+    TileTimesRows<F, R>(tile, x + row * stride, stride, static_cast<int>(stride), y);
+    for (int r = 0; r < R; ++r) out.Write(row + r, y[r], true);
 }
 
-// All rows of a group, in the largest pieces that the registers hold.
-template <class F>
-inline void TileGroup(const std::uint8_t* tile, const XBlock* x, int num_blocks, int num_rows,
-                      const Output& out) {
-    int row = 0;
-    if constexpr (kMaxRows<F> >= 16) {
-        for (; num_rows - row >= 16; row += 16) TileRows<F, 16>(tile, x, num_blocks, row, out);
-    }
-    if constexpr (kMaxRows<F> >= 8) {
-        for (; num_rows - row >= 8; row += 8) TileRows<F, 8>(tile, x, num_blocks, row, out);
-    }
-    for (; num_rows - row >= 4; row += 4) TileRows<F, 4>(tile, x, num_blocks, row, out);
-    for (; num_rows - row >= 1; row += 1) TileRows<F, 1>(tile, x, num_blocks, row, out);
+// How 32 activations are rounded: multiples of `step`, found by multiplying with `inverse`.
+struct Rounding {
+    float inverse;
+    float step;
+};
+
+inline Rounding RoundingOf(const float* x) {
+    const float most = MaxLane(Max(Abs(Load(x)), Abs(Load(x + kLanes))));
+    // Below this, kMaxQuant / most overflows; such a block counts as zero.
+    if (!(most > 1e-30F)) return {0.0F, 0.0F};
+    return {kMaxQuant / most, most / kMaxQuant};
 }
 
 template <class F>
-inline void RoundRow(const float* x, XBlock* blocks, int num_blocks, int row) {
-    for (int b = 0; b < num_blocks; ++b, x += kBlockElements) {
-        const Vec magnitude = Max(Abs(Load(x)), Abs(Load(x + kLanes)));
-        const float most = MaxLane(magnitude);
-        // Below this, kMaxQuant / most overflows; such a block counts as zero.
-        const bool is_tiny = !(most > 1e-30F);
-        const float inverse = is_tiny ? 0.0F : kMaxQuant / most;
-        std::int8_t* high = blocks[b].high[row];
-        std::int8_t* low = blocks[b].low[row];
-        std::int32_t sums[2] = {RoundToInt15(x, inverse, high, low),
-                                RoundToInt15(x + kLanes, inverse, high + kLanes, low + kLanes)};
+inline void RoundRow(const LinearArgs& a, std::int64_t row, XBlock* blocks) {
+    const float* x = a.x + row * a.x_stride;
+    const std::int64_t num_blocks = a.k / kBlockElements;
+    XBlock* block = blocks + row * num_blocks;
+    for (std::int64_t b = 0; b < num_blocks; ++b, ++block, x += kBlockElements) {
+        const Rounding by = RoundingOf(x);
+        std::int32_t sums[2] = {
+            RoundToInt15(x, by.inverse, block->high, block->low),
+            RoundToInt15(x + kLanes, by.inverse, block->high + kLanes, block->low + kLanes)};
         if constexpr (F::kHalves == 1) sums[0] += sums[1];
-        const float step = is_tiny ? 0.0F : most / kMaxQuant;
-        blocks[b].step[row] = step;
+        block->step = by.step;
         for (int half = 0; half < F::kHalves; ++half) {
-            blocks[b].step_sum[half][row] = step * static_cast<float>(sums[half]);
-            blocks[b].start[half][row] = -F::kWeightBias * sums[half];
+            block->step_sum[half] = by.step * static_cast<float>(sums[half]);
+            block->start[half] = -F::kWeightBias * sums[half];
         }
     }
 }
 
-// Where the rounded activations of a worker, or of all, are.
-inline XBlock* RoundedActivations(const LinearArgs& a, const Worker& worker) {
-    auto* x_blocks =
-        reinterpret_cast<XBlock*>(static_cast<std::uint8_t*>(a.scratch) + TailBytes(a));
-    if (!RoundsPrivately(a)) return x_blocks;
-    return x_blocks + worker.index() * (XBytes(a) / static_cast<std::int64_t>(sizeof(XBlock)));
-}
-
-template <class F>
-inline void RoundGroup(const LinearArgs& a, std::int64_t group, XBlock* x_blocks) {
-    const int num_blocks = static_cast<int>(a.k / kBlockElements);
-    const std::int64_t first = group * kGroupRows;
-    const std::int64_t last = Least(a.num_rows, first + kGroupRows);
-    for (std::int64_t t = first; t < last; ++t) {
-        RoundRow<F>(a.x + t * a.x_stride, x_blocks + group * num_blocks, num_blocks,
-                    static_cast<int>(t - first));
-    }
+// A worker's own piece of scratch.
+inline std::uint8_t* WorkerScratch(const LinearArgs& a, const Worker& worker) {
+    return static_cast<std::uint8_t*>(a.scratch) + SharedBytes(a) + worker.index() * WorkerBytes(a);
 }
 
 // The rows after the last full tile, which are ordered blocks row after row, as a tile whose other
@@ -149,54 +136,38 @@ inline void GatherTail(const LinearArgs& a, std::uint8_t* tile) {
     }
 }
 
+// The tile of columns from 16 t on.
 template <class F>
-inline void QuantizedProduct(const LinearArgs& a, Worker& worker) {
-    XBlock* x_blocks = RoundedActivations(a, worker);
-    if (RoundsPrivately(a)) {
-        for (std::int64_t g = 0; g < NumGroups(a); ++g) RoundGroup<F>(a, g, x_blocks);
+inline const std::uint8_t* FindTile(const LinearArgs& a, std::int64_t t, std::uint8_t* tail) {
+    if ((t + 1) * kTileRows <= a.n) {
+        return static_cast<const std::uint8_t*>(a.weight) + t * kTileRows * RowBytes(a.format, a.k);
     }
-    const int num_blocks = static_cast<int>(a.k / kBlockElements);
-    const std::int64_t tile_bytes = kTileRows * RowBytes(a.format, a.k);
-    const std::int64_t num_tiles = (a.n + kTileRows - 1) / kTileRows;
-    const std::int64_t num_chunks = Least(num_tiles, std::int64_t{8} * worker.count());
-    // Rows whose rounded activations fit the second-level cache beside the weights.
-    const std::int64_t span_groups = Most<std::int64_t>(
-        1, (512 << 10) / (num_blocks * static_cast<std::int64_t>(sizeof(XBlock))));
-    for (std::int64_t chunk = worker.Next(); chunk < num_chunks; chunk = worker.Next()) {
-        const std::int64_t first = num_tiles * chunk / num_chunks;
-        const std::int64_t last = num_tiles * (chunk + 1) / num_chunks;
-        for (std::int64_t span = 0; span < NumGroups(a); span += span_groups) {
-            const std::int64_t span_end = Least(NumGroups(a), span + span_groups);
-            for (std::int64_t t = first; t < last; ++t) {
-                const std::int64_t column = t * kTileRows;
-                const auto* tile = static_cast<const std::uint8_t*>(a.weight) + t * tile_bytes;
-                const int num_columns =
-                    static_cast<int>(Least<std::int64_t>(kTileRows, a.n - column));
-                if (num_columns < kTileRows) {
-                    // Only the worker of the last chunk comes here.
-                    GatherTail<F>(a, static_cast<std::uint8_t*>(a.scratch));
-                    tile = static_cast<const std::uint8_t*>(a.scratch);
-                }
-                for (std::int64_t g = span; g < span_end; ++g) {
-                    const std::int64_t row = g * kGroupRows;
-                    const Output out{a.y + row * a.n + column,
-                                     a.bias == nullptr ? nullptr : a.bias + column, a.n,
-                                     num_columns};
-                    TileGroup<F>(
-                        tile, x_blocks + g * num_blocks, num_blocks,
-                        static_cast<int>(Least<std::int64_t>(kGroupRows, a.num_rows - row)), out);
-                }
-            }
-        }
-    }
+    GatherTail<F>(a, tail);
+    return tail;
 }
 
+// The product for few rows.
 template <class F>
-inline void RunPhase(const LinearJob& job, Worker& worker) {
-    if (job.phase == LinearPhase::kMultiply) return QuantizedProduct<F>(job.args, worker);
-    XBlock* x_blocks = RoundedActivations(job.args, worker);
-    const std::int64_t num_groups = NumGroups(job.args);
-    for (std::int64_t g = worker.Next(); g < num_groups; g = worker.Next()) {
-        RoundGroup<F>(job.args, g, x_blocks);
+inline void TileProduct(const LinearArgs& a, Worker& worker) {
+    std::uint8_t* tail = WorkerScratch(a, worker);
+    auto* x = static_cast<XBlock*>(a.scratch);
+    if (RoundsPrivately(a)) {
+        x = reinterpret_cast<XBlock*>(tail + TailBytes(a));
+        for (std::int64_t row = 0; row < a.num_rows; ++row) RoundRow<F>(a, row, x);
+    }
+    const std::int64_t num_tiles = (a.n + kTileRows - 1) / kTileRows;
+    const std::int64_t num_chunks = Least(num_tiles, std::int64_t{8} * worker.count());
+    for (std::int64_t chunk = worker.Next(); chunk < num_chunks; chunk = worker.Next()) {
+        const std::int64_t last = num_tiles * (chunk + 1) / num_chunks;
+        for (std::int64_t t = num_tiles * chunk / num_chunks; t < last; ++t) {
+            const std::uint8_t* tile = FindTile<F>(a, t, tail);
+            const Output out(a, t * kTileRows);
+            std::int64_t row = 0;
+            if constexpr (kMaxTileRows >= 8) {
+                for (; a.num_rows - row >= 8; row += 8) TileRows<F, 8>(tile, x, row, out);
+            }
+            for (; a.num_rows - row >= 4; row += 4) TileRows<F, 4>(tile, x, row, out);
+            for (; a.num_rows - row >= 1; row += 1) TileRows<F, 1>(tile, x, row, out);
+        }
     }
 }

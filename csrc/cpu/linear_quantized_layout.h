@@ -7,44 +7,82 @@
 
 namespace tokenlight::cpu {
 
-constexpr int kGroupRows = 16;
 // Activations that share a step. Blocks of weights are one or several of these.
 constexpr int kBlockElements = 32;
 
-// 32 activations of each of 16 rows, rounded to multiples q of `step`, |q| <= kMaxQuant, kept as
-// 128 * high + low. One byte would do for speed; two cost a second product over weights that are in
-// registers already, and leave no error to speak of: a small model's answers differ from its
-// float32 answers with one byte, not with two. Every instruction set reads this layout.
+// 32 activations of a row, rounded to multiples q of `step`, |q| <= kMaxQuant. One byte would do
+// for speed; 15 bits cost a second product over weights that are in registers already, and leave no
+// error to speak of: a small model's answers differ from its float32 answers with one byte, not
+// with 15 bits. Every instruction set reads these layouts.
+constexpr float kMaxQuant = 127.0F * 128.0F;
+
+// For few rows, which read packed weights: q as 128 * high + low.
 struct XBlock {
-    std::int8_t high[kGroupRows][kBlockElements];
-    std::int8_t low[kGroupRows][kBlockElements];
-    float step[kGroupRows];
+    std::int8_t high[kBlockElements];
+    std::int8_t low[kBlockElements];
+    float step;
     // For each half of 16, or in [0] for all 32, as the format's scales go: step * sum of q, which
     // a weight's minimum is multiplied by, and -(bias of the stored weights) * sum of q.
-    float step_sum[2][kGroupRows];
-    std::int32_t start[2][kGroupRows];
+    float step_sum[2];
+    std::int32_t start[2];
 };
-// So that high fits a byte. 32 weights of 8 bits times this are below 2^31.
-constexpr float kMaxQuant = 127.0F * 128.0F;
+
+// For many rows, over weights that were unpacked to 16 bits for all of them. A sum of q * weight is
+// the same whole number either way, below 2^31.
+struct XPairBlock {
+    std::int16_t pairs[kBlockElements];  // q in RoundToPairs' order
+    float step;
+    float step_sum[2];
+};
+
+// Rows from which unpacking pays.
+constexpr std::int64_t kPanelMinRows = 16;
+constexpr int kPanelTiles = 2;
+// Blocks of activations along k for which a panel is unpacked at a time.
+constexpr int kPanelBlocks = 64;
+
+// The weights of two tiles against one block of activations.
+struct alignas(64) PanelBlock {
+    std::int16_t weights[kPanelTiles][kBlockElements / 2][2 * kTileRows];
+    float step[2][kPanelTiles][kTileRows];  // for each half, as XBlock::step_sum
+    float minimum[2][kPanelTiles][kTileRows];
+};
+
+inline bool UsesPanels(const LinearArgs& a) { return a.num_rows >= kPanelMinRows; }
 
 // Products with few activations round them in each worker for itself, rather than wait for each
 // other.
 constexpr std::int64_t kPrivateActivations = 16384;
 
-inline bool RoundsPrivately(const LinearArgs& a) { return a.num_rows * a.k <= kPrivateActivations; }
-
-inline std::int64_t NumGroups(const LinearArgs& a) {
-    return (a.num_rows + kGroupRows - 1) / kGroupRows;
+inline bool RoundsPrivately(const LinearArgs& a) {
+    return !UsesPanels(a) && a.num_rows * a.k <= kPrivateActivations;
 }
 
+constexpr std::int64_t Aligned64(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Of all rounded activations.
 inline std::int64_t XBytes(const LinearArgs& a) {
-    return NumGroups(a) * (a.k / kBlockElements) * static_cast<std::int64_t>(sizeof(XBlock));
+    const std::size_t block_bytes = UsesPanels(a) ? sizeof(XPairBlock) : sizeof(XBlock);
+    return Aligned64(a.num_rows * (a.k / kBlockElements) * static_cast<std::int64_t>(block_bytes));
 }
 
 // The rows beyond the last full tile are made into one in scratch.
 inline std::int64_t TailBytes(const LinearArgs& a) {
-    const std::int64_t bytes = a.n % kTileRows == 0 ? 0 : kTileRows * RowBytes(a.format, a.k);
-    return (bytes + 63) / 64 * 64;
+    return a.n % kTileRows == 0 ? 0 : Aligned64(kTileRows * RowBytes(a.format, a.k));
+}
+
+inline std::int64_t PanelBytes(const LinearArgs& a) {
+    if (!UsesPanels(a)) return 0;
+    const std::int64_t blocks = a.k / kBlockElements;
+    return (blocks < kPanelBlocks ? blocks : kPanelBlocks) *
+           static_cast<std::int64_t>(sizeof(PanelBlock));
+}
+
+// Scratch: activations that all share, then for each worker a panel, a tail and activations of its
+// own.
+inline std::int64_t SharedBytes(const LinearArgs& a) { return RoundsPrivately(a) ? 0 : XBytes(a); }
+inline std::int64_t WorkerBytes(const LinearArgs& a) {
+    return PanelBytes(a) + TailBytes(a) + (RoundsPrivately(a) ? XBytes(a) : 0);
 }
 
 }  // namespace tokenlight::cpu

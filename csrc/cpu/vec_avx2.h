@@ -255,6 +255,52 @@ inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* hig
     }
     return sum;
 }
+// 32 whole numbers of 16 bits: two of each of sixteen lanes.
+struct Pairs {
+    __m256i low, high;
+};
+inline Pairs LoadPairs(const std::int16_t* p) {
+    const __m256i* q = reinterpret_cast<const __m256i*>(p);
+    return {_mm256_load_si256(q), _mm256_load_si256(q + 1)};
+}
+inline void StorePairs(std::int16_t* p, Pairs x) {
+    __m256i* q = reinterpret_cast<__m256i*>(p);
+    _mm256_store_si256(q, x.low);
+    _mm256_store_si256(q + 1, x.high);
+}
+// Bytes 0 and 2 of each lane, less `bias`; and bytes 1 and 3.
+inline Pairs EvenBytes(Bytes x, int bias) {
+    const __m256i mask = _mm256_set1_epi16(0xFF);
+    const __m256i less = _mm256_set1_epi16(static_cast<std::int16_t>(bias));
+    return {_mm256_sub_epi16(_mm256_and_si256(x.low, mask), less),
+            _mm256_sub_epi16(_mm256_and_si256(x.high, mask), less)};
+}
+inline Pairs OddBytes(Bytes x, int bias) {
+    const __m256i less = _mm256_set1_epi16(static_cast<std::int16_t>(bias));
+    return {_mm256_sub_epi16(_mm256_srli_epi16(x.low, 8), less),
+            _mm256_sub_epi16(_mm256_srli_epi16(x.high, 8), less)};
+}
+// Each lane's two weights times the two activations at `x`, added to the lane.
+inline IVec DotPairs(IVec sum, Pairs weights, const std::int16_t* x) {
+    std::int32_t two;
+    std::memcpy(&two, x, sizeof(two));
+    const __m256i both = _mm256_set1_epi32(two);
+    return {_mm256_add_epi32(sum.low, _mm256_madd_epi16(weights.low, both)),
+            _mm256_add_epi32(sum.high, _mm256_madd_epi16(weights.high, both))};
+}
+// Rounds as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then OddBytes, of
+// each four.
+inline std::int32_t RoundToPairs(const float* x, float inverse, std::int16_t* out) {
+    const Vec scaled = Mul(Load(x), Set(inverse));
+    std::int32_t q[kLanes];
+    Store(q, IVec{_mm256_cvtps_epi32(scaled.low), _mm256_cvtps_epi32(scaled.high)});
+    std::int32_t sum = 0;
+    for (int i = 0; i < kLanes; ++i) {
+        out[i / 4 * 4 + i % 2 * 2 + i / 2 % 2] = static_cast<std::int16_t>(q[i]);
+        sum += q[i];
+    }
+    return sum;
+}
 // 128 * high + low.
 inline IVec Join(IVec high, IVec low) {
     return {_mm256_add_epi32(_mm256_slli_epi32(high.low, 7), low.low),

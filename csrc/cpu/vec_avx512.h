@@ -177,6 +177,36 @@ inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* hig
     _mm_storeu_si128(reinterpret_cast<__m128i*>(low), _mm512_cvtepi32_epi8(l));
     return _mm512_reduce_add_epi32(q);
 }
+// 32 whole numbers of 16 bits: two of each of sixteen lanes.
+struct Pairs {
+    __m512i v;
+};
+inline Pairs LoadPairs(const std::int16_t* p) { return {_mm512_load_si512(p)}; }
+inline void StorePairs(std::int16_t* p, Pairs x) { _mm512_store_si512(p, x.v); }
+// Bytes 0 and 2 of each lane, less `bias`; and bytes 1 and 3.
+inline Pairs EvenBytes(Bytes x, int bias) {
+    const __m512i even = _mm512_and_si512(x.v, _mm512_set1_epi16(0xFF));
+    return {_mm512_sub_epi16(even, _mm512_set1_epi16(static_cast<std::int16_t>(bias)))};
+}
+inline Pairs OddBytes(Bytes x, int bias) {
+    const __m512i odd = _mm512_srli_epi16(x.v, 8);
+    return {_mm512_sub_epi16(odd, _mm512_set1_epi16(static_cast<std::int16_t>(bias)))};
+}
+// Each lane's two weights times the two activations at `x`, added to the lane.
+inline IVec DotPairs(IVec sum, Pairs weights, const std::int16_t* x) {
+    std::int32_t two;
+    std::memcpy(&two, x, sizeof(two));
+    return {_mm512_dpwssd_epi32(sum.v, weights.v, _mm512_set1_epi32(two))};
+}
+// Rounds as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then OddBytes, of
+// each four.
+inline std::int32_t RoundToPairs(const float* x, float inverse, std::int16_t* out) {
+    const __m512i q =
+        _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), _mm512_set1_ps(inverse)));
+    const __m512i turned = _mm512_shuffle_epi32(q, _MM_PERM_DBCA);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_cvtepi32_epi16(turned));
+    return _mm512_reduce_add_epi32(q);
+}
 // 128 * high + low.
 inline IVec Join(IVec high, IVec low) {
     return {_mm512_add_epi32(_mm512_slli_epi32(high.v, 7), low.v)};

@@ -199,6 +199,49 @@ inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* hig
     }
     return sum;
 }
+// 32 whole numbers of 16 bits: two of each of sixteen lanes.
+struct Pairs {
+    std::int16_t lane[2 * kLanes];
+};
+inline Pairs LoadPairs(const std::int16_t* p) {
+    Pairs x;
+    std::memcpy(x.lane, p, sizeof(x.lane));
+    return x;
+}
+inline void StorePairs(std::int16_t* p, const Pairs& x) { std::memcpy(p, x.lane, sizeof(x.lane)); }
+// Bytes 0 and 2 of each lane, less `bias`; and bytes 1 and 3.
+inline Pairs EvenBytes(const Bytes& x, int bias) {
+    Pairs out;
+    for (int i = 0; i < 2 * kLanes; ++i) {
+        out.lane[i] = static_cast<std::int16_t>(x.lane[2 * i] - bias);
+    }
+    return out;
+}
+inline Pairs OddBytes(const Bytes& x, int bias) {
+    Pairs out;
+    for (int i = 0; i < 2 * kLanes; ++i) {
+        out.lane[i] = static_cast<std::int16_t>(x.lane[2 * i + 1] - bias);
+    }
+    return out;
+}
+// Each lane's two weights times the two activations at `x`, added to the lane.
+inline IVec DotPairs(IVec sum, const Pairs& weights, const std::int16_t* x) {
+    for (int i = 0; i < kLanes; ++i) {
+        sum.lane[i] += weights.lane[2 * i] * x[0] + weights.lane[2 * i + 1] * x[1];
+    }
+    return sum;
+}
+// Rounds as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then OddBytes, of
+// each four.
+inline std::int32_t RoundToPairs(const float* x, float inverse, std::int16_t* out) {
+    std::int32_t sum = 0;
+    for (int i = 0; i < kLanes; ++i) {
+        const auto q = static_cast<std::int32_t>(std::nearbyintf(x[i] * inverse));
+        out[i / 4 * 4 + i % 2 * 2 + i / 2 % 2] = static_cast<std::int16_t>(q);
+        sum += q;
+    }
+    return sum;
+}
 // 128 * high + low.
 inline IVec Join(IVec high, IVec low) {
     for (int i = 0; i < kLanes; ++i) low.lane[i] += high.lane[i] * 128;

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// The product for many rows. Two tiles at a time are unpacked into a panel, over which all rows
+// pass; each output has the whole sums and the order of float additions of TileTimesRows. See
+// linear_quantized_body.h.
+
+// Rows whose sums the registers hold for the columns of a panel.
+constexpr int kPanelRows = kMaxTileRows >= 16 ? 5 : 2;
+
+template <class F>
+inline void UnpackPanel(const std::uint8_t* tile, int first_block, int num_blocks, int which,
+                        PanelBlock* panel) {
+    tile += first_block / F::kBlocks * kTileBlockBytes<F>;
+    for (int b = 0; b < num_blocks; ++b, ++panel) {
+        const int block = (first_block + b) % F::kBlocks;
+        Bytes w[kVectors];
+        F::Unpack(tile, block, w);
+        for (int v = 0; v < kVectors; ++v) {
+            StorePairs(panel->weights[which][2 * v], EvenBytes(w[v], F::kWeightBias));
+            StorePairs(panel->weights[which][2 * v + 1], OddBytes(w[v], F::kWeightBias));
+        }
+        for (int half = 0; half < F::kHalves; ++half) {
+            Store(panel->step[half][which], F::Step(tile, block, half));
+            if constexpr (F::kHasMinimum) {
+                Store(panel->minimum[half][which], F::Minimum(tile, block, half));
+            }
+        }
+        if (block == F::kBlocks - 1) tile += kTileBlockBytes<F>;
+    }
+}
+
+// Adds the products of R rows, `stride` blocks apart, with C tiles of the panel to y.
+template <class F, int R, int C>
+inline void PanelTimesRows(const PanelBlock* panel, const XPairBlock* x, std::int64_t stride,
+                           int num_blocks, Vec y[R][C]) {
+    constexpr int kHalfPairs = kBlockElements / 2 / F::kHalves;
+    for (int b = 0; b < num_blocks; ++b, ++panel, ++x) {
+        for (int r = 0; r < R; ++r) Prefetch(x + (r + R) * stride);
+        for (int half = 0; half < F::kHalves; ++half) {
+            IVec sum[R][C];
+            for (int r = 0; r < R; ++r) {
+                for (int c = 0; c < C; ++c) sum[r][c] = ISet(0);
+            }
+#pragma GCC unroll 16
+            for (int p = half * kHalfPairs; p < (half + 1) * kHalfPairs; ++p) {
+                Pairs w[C];
+                for (int c = 0; c < C; ++c) w[c] = LoadPairs(panel->weights[c][p]);
+                for (int r = 0; r < R; ++r) {
+                    const std::int16_t* two = x[r * stride].pairs + 2 * p;
+                    for (int c = 0; c < C; ++c) sum[r][c] = DotPairs(sum[r][c], w[c], two);
+                }
+            }
+            for (int c = 0; c < C; ++c) {
+                const Vec step = Load(panel->step[half][c]);
+                for (int r = 0; r < R; ++r) {
+                    const Vec x_step = Set(x[r * stride].step);
+                    y[r][c] = Fma(Mul(ToFloats(sum[r][c]), step), x_step, y[r][c]);
+                }
+                if constexpr (F::kHasMinimum) {
+                    const Vec minimum = Load(panel->minimum[half][c]);
+                    for (int r = 0; r < R; ++r) {
+                        y[r][c] = Fma(minimum, Set(x[r * stride].step_sum[half]), y[r][c]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+// Some of a product: the panel's columns, for blocks of k from `first_block` on.
+struct PanelPass {
+    const LinearArgs& args;
+    const PanelBlock* panel;
+    const XPairBlock* x;  // of row 0
+    std::int64_t column;
+    int first_block;
+    int num_blocks;
+
+    std::int64_t Stride() const { return args.k / kBlockElements; }
+};
+
+template <class F, int R, int C>
+inline void PanelPiece(const PanelPass& pass, std::int64_t row) {
+    Vec y[R][C];
+    for (int c = 0; c < C; ++c) {
+        const Output out(pass.args, pass.column + c * kTileRows);
+        for (int r = 0; r < R; ++r) y[r][c] = pass.first_block == 0 ? Zero() : out.Read(row + r);
+    }
+    PanelTimesRows<F, R, C>(pass.panel, pass.x + row * pass.Stride() + pass.first_block,
+                            pass.Stride(), pass.num_blocks, y);
+    const bool is_last = pass.first_block + pass.num_blocks == pass.Stride();
+    for (int c = 0; c < C; ++c) {
+        const Output out(pass.args, pass.column + c * kTileRows);
+        for (int r = 0; r < R; ++r) out.Write(row + r, y[r][c], is_last);
+    }
+}
+
+template <class F, int C>
+inline void PanelSpan(const PanelPass& pass, std::int64_t first, std::int64_t last) {
+    std::int64_t row = first;
+    for (; last - row >= kPanelRows; row += kPanelRows) PanelPiece<F, kPanelRows, C>(pass, row);
+    if constexpr (kPanelRows > 2) {
+        for (; last - row >= 2; row += 2) PanelPiece<F, 2, C>(pass, row);
+    }
+    for (; last - row >= 1; row += 1) PanelPiece<F, 1, C>(pass, row);
+}
+
+// Items are spans of rows, whose activations fit the second-level cache beside a panel, by pairs of
+// tiles.
+template <class F>
+inline void PanelProduct(const LinearArgs& a, Worker& worker) {
+    const auto* x = static_cast<const XPairBlock*>(a.scratch);
+    auto* panel = reinterpret_cast<PanelBlock*>(WorkerScratch(a, worker));
+    std::uint8_t* tail = WorkerScratch(a, worker) + PanelBytes(a);
+    const int num_blocks = static_cast<int>(a.k / kBlockElements);
+    const std::int64_t row_bytes =
+        Least(num_blocks, kPanelBlocks) * static_cast<std::int64_t>(sizeof(XPairBlock));
+    const std::int64_t fitting = (384 << 10) / row_bytes / kPanelRows * kPanelRows;
+    const std::int64_t span_rows = Least(a.num_rows, Most<std::int64_t>(kPanelRows, fitting));
+    const std::int64_t num_spans = (a.num_rows + span_rows - 1) / span_rows;
+    const std::int64_t num_tiles = (a.n + kTileRows - 1) / kTileRows;
+    const std::int64_t num_panels = (num_tiles + kPanelTiles - 1) / kPanelTiles;
+    for (std::int64_t i = worker.Next(); i < num_spans * num_panels; i = worker.Next()) {
+        const std::int64_t first = i / num_panels * span_rows;
+        const std::int64_t last = Least(a.num_rows, first + span_rows);
+        const std::int64_t t = i % num_panels * kPanelTiles;
+        const bool is_pair = t + 1 < num_tiles;
+        for (int b = 0; b < num_blocks; b += kPanelBlocks) {
+            const int count = Least(kPanelBlocks, num_blocks - b);
+            for (int c = 0; c <= (is_pair ? 1 : 0); ++c) {
+                UnpackPanel<F>(FindTile<F>(a, t + c, tail), b, count, c, panel);
+            }
+            const PanelPass pass{a, panel, x, t * kTileRows, b, count};
+            if (is_pair) {
+                PanelSpan<F, kPanelTiles>(pass, first, last);
+            } else {
+                PanelSpan<F, 1>(pass, first, last);
+            }
+        }
+    }
+}
+
+template <class F>
+inline void RoundRow(const LinearArgs& a, std::int64_t row, XPairBlock* blocks) {
+    const float* x = a.x + row * a.x_stride;
+    const std::int64_t num_blocks = a.k / kBlockElements;
+    XPairBlock* block = blocks + row * num_blocks;
+    for (std::int64_t b = 0; b < num_blocks; ++b, ++block, x += kBlockElements) {
+        const Rounding by = RoundingOf(x);
+        std::int32_t sums[2] = {RoundToPairs(x, by.inverse, block->pairs),
+                                RoundToPairs(x + kLanes, by.inverse, block->pairs + kLanes)};
+        if constexpr (F::kHalves == 1) sums[0] += sums[1];
+        block->step = by.step;
+        for (int half = 0; half < F::kHalves; ++half) {
+            block->step_sum[half] = by.step * static_cast<float>(sums[half]);
+        }
+    }
+}
+
+template <class F, class Block>
+inline void RoundRows(const LinearArgs& a, Worker& worker) {
+    auto* blocks = static_cast<Block*>(a.scratch);
+    for (std::int64_t at = worker.Next() * kRowsTogether; at < a.num_rows;
+         at = worker.Next() * kRowsTogether) {
+        const std::int64_t last = Least(a.num_rows, at + kRowsTogether);
+        for (std::int64_t row = at; row < last; ++row) RoundRow<F>(a, row, blocks);
+    }
+}
+
+template <class F>
+inline void RunPhase(const LinearJob& job, Worker& worker) {
+    const LinearArgs& a = job.args;
+    if (UsesPanels(a)) {
+        if (job.phase == LinearPhase::kRound) return RoundRows<F, XPairBlock>(a, worker);
+        return PanelProduct<F>(a, worker);
+    }
+    if (job.phase == LinearPhase::kRound) return RoundRows<F, XBlock>(a, worker);
+    return TileProduct<F>(a, worker);
+}
