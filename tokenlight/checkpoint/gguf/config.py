@@ -4,6 +4,8 @@
 from typing import Any
 
 from tokenlight.base.errors import CheckpointCorrupt, UnsupportedCheckpoint
+from tokenlight.checkpoint.gguf.experts import SIZES as EXPERT_SIZES
+from tokenlight.checkpoint.gguf.experts import expert_facts
 from tokenlight.checkpoint.gguf.header import GgufHeader
 from tokenlight.checkpoint.metadata import Array
 from tokenlight.checkpoint.model_config import complete_config
@@ -15,6 +17,9 @@ ARCHITECTURES = {
     "qwen3": "qwen3",
     "gemma2": "gemma2",
     "gemma3": "gemma3",
+    "qwen3moe": "qwen3_moe",
+    "deepseek2": "deepseek_v3",
+    "gpt-oss": "gpt_oss",
 }
 
 # config.json's key -> the metadata's, after "<architecture>."; these a file must have
@@ -77,6 +82,7 @@ class _Facts:
         raw["rms_norm_eps"] = self._metadata.get_float(f"{self._prefix}.{EPSILON}")
         raw |= self._rope() | self._gemma(raw)
         tensors = self._header.tensors
+        experts = expert_facts(self._prefix, self._metadata, tensors)
         return {key: value for key, value in raw.items() if value is not None} | {
             "head_dim": raw["head_dim"],
             "vocab_size": self._vocab_size(),
@@ -85,12 +91,15 @@ class _Facts:
             "tie_word_embeddings": "output.weight" not in tensors,
             "bos_token_id": self._metadata.find_int("tokenizer.ggml.bos_token_id"),
             "eos_token_id": self._eos_token_ids(),
+            **experts,
         }
 
     def spelled(self) -> dict[str, str]:
         names = {
             key: f"{self._prefix}.{name}"
-            for key, name in (REQUIRED_SIZES | SIZES | NUMBERS).items()
+            for key, name in (
+                REQUIRED_SIZES | SIZES | NUMBERS | EXPERT_SIZES.get(self._prefix, {})
+            ).items()
         }
         names["rms_norm_eps"] = f"{self._prefix}.{EPSILON}"
         ids = {key: f"tokenizer.ggml.{key}" for key in ("bos_token_id", "eos_token_id")}
@@ -103,6 +112,8 @@ class _Facts:
                 f"{self._path}: {self._prefix}.block_count is {config['num_hidden_layers']}, "
                 f"but the file has only {len(self._header.tensors)} tensors"
             )
+        if "kv_lora_rank" in config:
+            return  # keys, values and what is rotated of them have sizes of their own
         for name in ("attention.value_length", "rope.dimension_count"):
             other = self._find_int(name)
             if other not in (None, config["head_dim"]):
@@ -129,7 +140,12 @@ class _Facts:
             ),
             "beta_fast": self._metadata.find_float(f"{prefix}.yarn_beta_fast"),
             "beta_slow": self._metadata.find_float(f"{prefix}.yarn_beta_slow"),
+            # Not in the file: gpt-oss's ramp begins and ends between two dimensions.
+            "truncate": self._prefix != "gpt-oss",
         }
+        if (growth := self._metadata.find_float(f"{prefix}.yarn_log_multiplier")) is not None:
+            # DeepSeek's converter writes a tenth of it, in float32.
+            scaling["mscale"] = scaling["mscale_all_dim"] = round(10 * growth, 6)
         return {"rope_scaling": scaling}
 
     def _gemma(self, raw: dict[str, Any]) -> dict[str, Any]:
