@@ -13,7 +13,7 @@ from tokenlight.kernels.formats.tile16 import TILE16
 from tokenlight.kernels.machine import default_device, features
 from tokenlight.kernels.ops import OPS
 
-_TYPED_BY_INTEGERS = ("embedding", "rope_angles")
+_TYPED_BY_INTEGERS = ("embedding", "embedding_slice", "rope_angles")
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _STORED = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 

@@ -43,13 +43,15 @@ def pack_linear(
         weight_format: what the bytes are.
         n: rows (out features, or the vocabulary).
         k: weights per row (in features).
-        device: where the weight will be read.
+        device: where the weight will be read; on "meta" nothing is packed.
         dtype: of the activations that it will meet.
 
     Returns:
         Dense [n, k], or uint8 [n, row_bytes] in the layout of the best implementation. What needs
         no new layout shares memory with `weight_bytes`, if that is one tensor.
     """
+    if device == "meta":
+        return PackedLinear(_without_numbers(weight_format, n, k), weight_format)
     if k % weight_format.block_elements:
         raise ValueError(
             f"a row of {k} weights is no whole number of {weight_format} blocks of "
@@ -74,6 +76,15 @@ def pack_linear(
     return PackedLinear(
         rows.view(_DENSE_DTYPES[weight_format.name]) if weight_format.is_dense else rows, best
     )
+
+
+def _without_numbers(weight_format: Format, n: int, k: int) -> Tensor:
+    """Rows of whole blocks, so that even a part of a row that cuts one has a size."""
+    if weight_format.is_dense:
+        return torch.empty(n, k, dtype=_DENSE_DTYPES[weight_format.name], device="meta")
+    num_blocks = -(-k // weight_format.block_elements)
+    row_bytes = num_blocks * weight_format.block_bytes
+    return torch.empty(n, row_bytes, dtype=torch.uint8, device="meta")
 
 
 def _as_rows(weight_bytes: Tensor, row_bytes: int) -> Tensor:

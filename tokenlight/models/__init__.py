@@ -12,18 +12,22 @@ from tokenlight.base.errors import UnsupportedCheckpoint
 from tokenlight.checkpoint import Checkpoint
 from tokenlight.models.base import CausalLM, Config
 from tokenlight.models.compiled import CompiledModel, compile_model
+from tokenlight.models.sharding import Sharding, find_sharding
 from tokenlight.nn import CacheSpec
-from tokenlight.weights import Target, is_tied, load_weights
+from tokenlight.spmd import Mesh
+from tokenlight.weights import Target, is_tied, load_weights, stored_formats
 from tokenlight.weights.dummy import fill_with_dummies
 
 __all__ = [
     "CausalLM",
     "CompiledModel",
     "Config",
+    "Sharding",
     "cache_specs",
     "compile_model",
     "load_model",
     "model_types",
+    "shard_model",
 ]
 
 
@@ -33,7 +37,7 @@ ALIASES = {"gemma3_text": "gemma3", "mistral": "llama"}
 
 def model_types() -> list[str]:
     """Every `model_type` that has a file here, or an alias."""
-    files = {module.name for module in iter_modules(__path__)} - {"base", "compiled"}
+    files = {module.name for module in iter_modules(__path__)} - {"base", "compiled", "sharding"}
     return sorted(files | ALIASES.keys())
 
 
@@ -43,6 +47,7 @@ def load_model(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     is_dummy: bool = False,
+    sharding: Sharding | None = None,
 ) -> CausalLM:
     """Build the checkpoint's model and fill it; weights stay as they are stored.
 
@@ -51,6 +56,7 @@ def load_model(
         device: where it will run.
         dtype: of activations.
         is_dummy: fill it with random numbers instead of the checkpoint's.
+        sharding: what this rank holds; None: everything.
 
     Returns:
         A module whose `forward(step)` gives logits: float32 [S, V].
@@ -59,25 +65,49 @@ def load_model(
         UnsupportedCheckpoint: no file here has its `model_type`, or a tensor has no place.
         CheckpointCorrupt: its tensors do not fit its configuration.
     """
-    file = _file_of(checkpoint)
-    config = replace(file.Config.of(checkpoint), tie_word_embeddings=is_tied(checkpoint))
-    model: CausalLM = file.Model(config)
-    target = Target(torch.device(device), dtype)
+    weight_map = _file_of(checkpoint).WEIGHT_MAP
+    model = _build(checkpoint, sharding.mesh if sharding else Mesh())
+    target, held = Target(torch.device(device), dtype), sharding.pieces if sharding else None
     if is_dummy:
-        fill_with_dummies(model, file.WEIGHT_MAP, target)
+        fill_with_dummies(model, weight_map, target, held)
     else:
-        load_weights(model, checkpoint, file.WEIGHT_MAP, target)
+        load_weights(model, checkpoint, weight_map, target, held)
     model.to(target.device).eval()
     return model
 
 
-def cache_specs(checkpoint: Checkpoint) -> list[CacheSpec]:
-    """What each layer of the checkpoint's model keeps of a token.
+def shard_model(checkpoint: Checkpoint, mesh: Mesh, dtype: torch.dtype = torch.float32) -> Sharding:
+    """What the mesh's rank holds of the checkpoint's model; reads headers only.
+
+    Raises:
+        ConfigError: something cannot be split evenly over the ranks.
+        UnsupportedCheckpoint: as `load_model`.
+        CheckpointCorrupt: likewise.
+    """
+    whole = _build(checkpoint, Mesh())
+    formats = stored_formats(whole, checkpoint, _file_of(checkpoint).WEIGHT_MAP)
+    return find_sharding(
+        lambda mesh: _build(checkpoint, mesh), mesh, lambda *place: formats[place], dtype
+    )
+
+
+def _build(checkpoint: Checkpoint, mesh: Mesh) -> CausalLM:
+    file = _file_of(checkpoint)
+    config = file.Config.of(checkpoint)
+    model: CausalLM = file.Model(
+        replace(config, tie_word_embeddings=is_tied(checkpoint), mesh=mesh)
+    )
+    return model
+
+
+def cache_specs(checkpoint: Checkpoint, mesh: Mesh | None = None) -> list[CacheSpec]:
+    """What each layer of the checkpoint's model keeps of a token, on the mesh's rank.
 
     Raises:
         UnsupportedCheckpoint: no file here has its `model_type`.
     """
-    specs: list[CacheSpec] = _file_of(checkpoint).Config.of(checkpoint).cache_specs
+    config = _file_of(checkpoint).Config.of(checkpoint)
+    specs: list[CacheSpec] = replace(config, mesh=mesh or Mesh()).cache_specs
     return specs
 
 

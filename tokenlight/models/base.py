@@ -7,7 +7,7 @@ Shapes: T tokens in this step (all requests packed), S sampled rows, D hidden, V
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ from tokenlight.nn import (
     TensorModule,
     TiedHead,
 )
+from tokenlight.spmd import Mesh
 
 # checkpoint name -> (our name, part); parts are concatenated in this order
 FUSED = {
@@ -58,24 +59,50 @@ class Config:
     query_pre_attn_scalar: float
     attn_logit_softcapping: float | None
     final_logit_softcapping: float | None
+    mesh: Mesh = field(default_factory=Mesh)
+    """Of the ranks that share the model; not config.json's."""
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Config:
-        return cls(**{each.name: checkpoint.config[each.name] for each in fields(cls)})
+        names = {each.name for each in fields(cls)} - {"mesh"}
+        return cls(**{name: checkpoint.config[name] for name in names})
 
     @property
     def attention_shape(self) -> AttentionShape:
         return AttentionShape(
             dim=self.hidden_size,
-            num_heads=self.num_attention_heads,
-            num_kv_heads=self.num_key_value_heads,
+            num_heads=self.mesh.split("attn_tp", self.num_attention_heads, "attention heads"),
+            num_kv_heads=self.kv_heads_here,
             head_dim=self.head_dim,
         )
 
     @property
+    def kv_heads_here(self) -> int:
+        """Ranks that are more than kv heads share one: each has a copy."""
+        num_ranks = self.mesh.size(self.mesh.roles["attn_tp"])
+        if num_ranks % self.num_key_value_heads == 0:
+            return 1
+        return self.mesh.split("attn_tp", self.num_key_value_heads, "kv heads")
+
+    @property
+    def inner_size_here(self) -> int:
+        """The inner features of a feed-forward layer that this rank has."""
+        return self.mesh.split("dense_tp", self.intermediate_size, "feed-forward features")
+
+    @property
+    def vocab_here(self) -> range:
+        """This rank's rows of the token table. All ranks have all that cannot be shared evenly."""
+        num_ranks = self.mesh.size(self.mesh.roles["attn_tp"])
+        if self.vocab_size % num_ranks:
+            return range(self.vocab_size)
+        num_rows = self.vocab_size // num_ranks
+        first = self.mesh.index("attn_tp") * num_rows
+        return range(first, first + num_rows)
+
+    @property
     def cache_specs(self) -> list[CacheSpec]:
         """What each layer keeps of a token."""
-        spec = CacheSpec.keys_values(self.num_key_value_heads, self.head_dim)
+        spec = CacheSpec.keys_values(self.kv_heads_here, self.head_dim)
         return [spec] * self.num_hidden_layers
 
     def window(self, layer: int) -> int:
@@ -97,7 +124,13 @@ class CausalLM(TensorModule):
         super().__init__()
         self.layer_types = c.layer_types
         self.softcap = c.final_logit_softcapping
-        self.embed_tokens = Embedding(c.vocab_size, c.hidden_size, scale=embedding_scale)
+        vocab = c.vocab_here
+        self.embed_tokens = Embedding(
+            len(vocab),
+            c.hidden_size,
+            scale=embedding_scale,
+            first_row=None if len(vocab) == c.vocab_size else vocab.start,
+        )
         self.ropes = nn.ModuleDict(
             {kind: Rope(c.head_dim, c.rope_parameters[kind]) for kind in sorted({*c.layer_types})}
         )
@@ -106,7 +139,7 @@ class CausalLM(TensorModule):
         self.lm_head = (
             TiedHead(self.embed_tokens)
             if c.tie_word_embeddings
-            else Linear(c.hidden_size, c.vocab_size)
+            else Linear(c.hidden_size, len(vocab))
         )
 
     def forward(self, step: Step) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tokenlight.models.base import CausalLM
 from tokenlight.nn import KvCache, SampledRows, Step, probe_sampled_rows, probe_step
-from tokenlight.spmd import Limits, Program, compile_method
+from tokenlight.spmd import Limits, Program, Ranks, compile_method
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,12 @@ class CompiledModel:
 
 
 def compile_model(
-    model: CausalLM, kv: KvCache, *, device: torch.device | str = "cpu", limits: Limits
+    model: CausalLM,
+    kv: KvCache,
+    *,
+    device: torch.device | str = "cpu",
+    limits: Limits,
+    ranks: Ranks | None = None,
 ) -> CompiledModel:
     """Compile a filled model for the caches that it will meet.
 
@@ -43,9 +48,14 @@ def compile_model(
         kv: of the dtype and the shapes that it will run with.
         device: where.
         limits: the most tokens of a step, and the most rows that logits are asked of at once.
+        ranks: who shares the model, and what this one holds; None: it is alone.
     """
     device = torch.device(device)
-    body = compile_method(model, "hidden", probe_step(kv), device=device, limits=limits)
+    body = compile_method(
+        model, "hidden", probe_step(kv), device=device, limits=limits, ranks=ranks
+    )
     result = body.buffers[body.result.buffer]
     probe = probe_sampled_rows(result.shape[0], result.dtype)
-    return CompiledModel(body, compile_method(model, "logits", probe, device=device, limits=limits))
+    return CompiledModel(
+        body, compile_method(model, "logits", probe, device=device, limits=limits, ranks=ranks)
+    )

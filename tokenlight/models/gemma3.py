@@ -34,7 +34,7 @@ class Layer(nn.Module):
         )
         self.post_attention_layernorm = norm()
         self.pre_feedforward_layernorm = norm()
-        self.mlp = GatedMLP(c.hidden_size, c.intermediate_size, act_mul=kernels.gelu_tanh_mul)
+        self.mlp = GatedMLP(c.hidden_size, c.inner_size_here, act_mul=kernels.gelu_tanh_mul)
         self.post_feedforward_layernorm = norm()
 
     def forward(self, x_TD: Tensor, cos_sin_Td: Tensor, step: Step) -> Tensor:

@@ -24,7 +24,7 @@ class Layer(nn.Module):
             out_bias=c.attention_bias,
         )
         self.post_attention_layernorm = RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
-        self.mlp = GatedMLP(c.hidden_size, c.intermediate_size, bias=c.mlp_bias)
+        self.mlp = GatedMLP(c.hidden_size, c.inner_size_here, bias=c.mlp_bias)
 
     def forward(self, x_TD: Tensor, cos_sin_Td: Tensor, step: Step) -> Tensor:
         x_TD = x_TD + self.self_attn(self.input_layernorm(x_TD), cos_sin_Td, step)

@@ -25,7 +25,7 @@ class Layer(nn.Module):
             qkv_bias=True,
         )
         self.post_attention_layernorm = RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
-        self.mlp = GatedMLP(c.hidden_size, c.intermediate_size)
+        self.mlp = GatedMLP(c.hidden_size, c.inner_size_here)
 
     def forward(self, x_TD: Tensor, cos_sin_Td: Tensor, step: Step) -> Tensor:
         x_TD = x_TD + self.self_attn(self.input_layernorm(x_TD), cos_sin_Td, step)

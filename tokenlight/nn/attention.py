@@ -13,6 +13,7 @@ from tokenlight import kernels
 from tokenlight.nn.linear import FusedLinear, Linear
 from tokenlight.nn.module import TensorModule
 from tokenlight.nn.step import Step
+from tokenlight.spmd import PARTIAL, REPLICATE, placed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class Attention(TensorModule):
         self.q_norm = qk_norm() if qk_norm else None
         self.k_norm = qk_norm() if qk_norm else None
 
+    @placed("attn_tp", x_TD=REPLICATE, returns=PARTIAL)
     def forward(self, x_TD: Tensor, cos_sin_Td: Tensor, step: Step) -> Tensor:
         heads = (self.shape.num_heads, self.shape.num_kv_heads, self.shape.num_kv_heads)
         qkv = self.qkv_proj(x_TD).unflatten(-1, (sum(heads), self.shape.head_dim))

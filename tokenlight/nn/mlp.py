@@ -11,6 +11,7 @@ from torch import Tensor
 from tokenlight import kernels
 from tokenlight.nn.linear import FusedLinear, Linear
 from tokenlight.nn.module import TensorModule
+from tokenlight.spmd import PARTIAL, REPLICATE, placed
 
 
 class GatedMLP(TensorModule):
@@ -29,5 +30,6 @@ class GatedMLP(TensorModule):
         self.gate_up_proj = FusedLinear(dim, (inner_dim, inner_dim), bias=bias)
         self.down_proj = Linear(inner_dim, dim, bias=bias)
 
+    @placed("dense_tp", x_TD=REPLICATE, returns=PARTIAL)
     def forward(self, x_TD: Tensor) -> Tensor:
         return self.down_proj(self.act_mul(self.gate_up_proj(x_TD)))

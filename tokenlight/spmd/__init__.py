@@ -1,8 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The modeling compiler: trace -> check -> place -> fuse -> lower, to one program per method."""
 
-from tokenlight.spmd.compile import compile_method
+from tokenlight.spmd.compile import Ranks, compile_method, placed_graph
 from tokenlight.spmd.infer import PROBE_ROWS, Rows
+from tokenlight.spmd.mesh import Mesh, Widths
+from tokenlight.spmd.placement import (
+    PARTIAL,
+    REPLICATE,
+    Layout,
+    PlacementError,
+    Shard,
+    placed,
+)
 from tokenlight.spmd.program import (
     Buffer,
     Constant,
@@ -13,17 +22,31 @@ from tokenlight.spmd.program import (
     StepField,
     View,
 )
+from tokenlight.spmd.shards import build_chain, pieces, weight_layouts
 
 __all__ = [
+    "PARTIAL",
     "PROBE_ROWS",
+    "REPLICATE",
     "Buffer",
     "Constant",
     "Instruction",
     "KvField",
+    "Layout",
     "Limits",
+    "Mesh",
+    "PlacementError",
     "Program",
+    "Ranks",
     "Rows",
+    "Shard",
     "StepField",
     "View",
+    "Widths",
+    "build_chain",
     "compile_method",
+    "pieces",
+    "placed",
+    "placed_graph",
+    "weight_layouts",
 ]

@@ -102,7 +102,7 @@ def _has_kernel(fused: Op[..., Any], match: Match, device: torch.device) -> bool
 def _apply(graph: Graph, fused: Op[..., Any], last: Node, match: Match) -> None:
     with graph.inserting_before(last):
         call = graph.call_function(fused, match.args, match.options)
-        call.meta.update({key: last.meta[key] for key in ("line", "path")})
+        call.meta |= {key: last.meta.get(key) for key in ("line", "path")}
         for old, stands in match.replaced.items():
             if isinstance(stands, int):
                 stands = graph.call_function(operator.getitem, (call, stands))

@@ -43,10 +43,11 @@ def infer(graph: Graph, module: nn.Module, probe: Any) -> None:
     """Give each node its value: a meta tensor, a tuple of them, or a part of the step."""
     for node in graph.nodes:
         if "value" not in node.meta:
-            node.meta["value"] = _value(node, module, probe)
+            node.meta["value"] = infer_node(node, module, probe)
 
 
-def _value(node: Node, module: nn.Module, probe: Any) -> Any:
+def infer_node(node: Node, module: nn.Module, probe: Any) -> Any:
+    """One node's value, once those that it reads have theirs."""
     args, kwargs = map_arg((node.args, node.kwargs), lambda n: n.meta["value"])
     match node.op:
         case "placeholder":

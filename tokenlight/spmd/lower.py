@@ -14,6 +14,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from tokenlight import kernels
+from tokenlight.kernels.comm import COLLECTIVES, Communicator, carried_by
 from tokenlight.kernels.contract import Implementation, Op
 from tokenlight.spmd.infer import Rows, rows_of
 from tokenlight.spmd.memory import Span, plan_memory
@@ -31,14 +32,20 @@ from tokenlight.spmd.program import (
 from tokenlight.spmd.trace import line_of, path_of
 
 
-def lower(graph: Graph, module: nn.Module, device: torch.device, limits: Limits) -> Program:
+def lower(
+    graph: Graph,
+    module: nn.Module,
+    device: torch.device,
+    limits: Limits,
+    communicator: Communicator | None = None,
+) -> Program:
     """Bind and place everything.
 
     Raises:
         LookupError: an op has no implementation for what it is given.
         TypeError: something computes outside a contract.
     """
-    lowering = _Lowering(module, device)
+    lowering = _Lowering(module, device, communicator)
     for node in graph.nodes:
         lowering.visit(node)
     return lowering.program(limits)
@@ -52,9 +59,12 @@ class _Call(NamedTuple):
 
 
 class _Lowering:
-    def __init__(self, module: nn.Module, device: torch.device) -> None:
+    def __init__(
+        self, module: nn.Module, device: torch.device, communicator: Communicator | None
+    ) -> None:
         self._module = module
         self._device = device
+        self._communicator = communicator
         self._operands: dict[Node, Any] = {}
         self._calls: list[_Call] = []
         self._values: list[Tensor] = []
@@ -86,11 +96,16 @@ class _Lowering:
             return self._operands[source]
         made: Iterable[Tensor] = () if value is None else value if _is_tuple(value) else (value,)
         outputs = tuple(self._buffer(each) for each in made)
-        args, kwargs = map_arg((node.args, node.kwargs), lambda n: n.meta["value"])
-        site = op.site(*args, **kwargs)._replace(device=self._device.type)
-        self._calls.append(_Call(node, op, op.bind(site), outputs))
+        self._calls.append(_Call(node, op, self._bind(node, op), outputs))
         views = tuple(_whole(buffer, self._values[buffer]) for buffer in outputs)
         return views if _is_tuple(value) else views[0] if views else None
+
+    def _bind(self, node: Node, op: Op[..., Any]) -> Implementation[..., Any]:
+        if op in COLLECTIVES:
+            assert self._communicator is not None
+            return carried_by(self._communicator, op)
+        args, kwargs = map_arg((node.args, node.kwargs), lambda n: n.meta["value"])
+        return op.bind(op.site(*args, **kwargs)._replace(device=self._device.type))
 
     def _buffer(self, value: Tensor) -> int:
         self._values.append(value)

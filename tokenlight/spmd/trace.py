@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import operator
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -16,6 +18,7 @@ from torch import Tensor, nn
 from torch.fx import Graph, Node, Tracer
 
 from tokenlight import kernels
+from tokenlight.spmd.placement import Placement, PlacementError, declared
 
 # Frames of these are not the model author's.
 _MACHINERY = ("torch.", "tokenlight.kernels.", "tokenlight.spmd.")
@@ -38,10 +41,38 @@ def path_of(node: Node) -> str:
     return str(node.meta.get("path", ""))
 
 
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """What a module declares of one of its inputs, or of its result."""
+
+    path: str
+    line: str
+    role: str
+    name: str
+    placement: Placement
+
+    def is_not(self, found: str, wanted: str) -> PlacementError:
+        return PlacementError(
+            f"{self.path} ({self.line}): {self.name} is declared {self.placement} in {self.role}: "
+            f"found {found}, wanted {wanted}"
+        )
+
+
+def enter(x: Tensor) -> Tensor:
+    """Marks where a module takes an argument."""
+    return x
+
+
+def leave(x: Tensor) -> Tensor:
+    """Marks where a module gives its result."""
+    return x
+
+
 class _Trace(Tracer):
     def __init__(self, method: str) -> None:
         super().__init__()
         self.traced_func_name = method
+        self._inside: list[Boundary] = []
         self._names: dict[int, str] = {}
         self._constants: dict[str, Node] = {}
 
@@ -51,6 +82,37 @@ class _Trace(Tracer):
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return False
+
+    def call_module(
+        self,
+        m: nn.Module,
+        forward: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        if (told := declared(m)) is None:
+            return super().call_module(m, forward, args, kwargs)
+        code = type(m).forward.__code__
+        line = f"{code.co_filename}:{code.co_firstlineno}"
+        path = self.path_of_module(m)
+        names = code.co_varnames[1 : 1 + len(args)]  # after self
+        wanted = [told.inputs.get(name) for name in names]
+        args = tuple(
+            arg
+            if want is None
+            else self._mark(enter, arg, Boundary(path, line, told.role, name, want))
+            for arg, name, want in zip(args, names, wanted, strict=True)
+        )
+        boundary = Boundary(path, line, told.role, "its result", told.returns)
+        self._inside.append(boundary)
+        result = super().call_module(m, forward, args, kwargs)
+        self._inside.pop()
+        return self._mark(leave, result, boundary)
+
+    def _mark(self, mark: Callable[[Tensor], Tensor], arg: Any, boundary: Boundary) -> Any:
+        proxy = self.create_proxy("call_function", mark, (arg,), {})
+        proxy.node.meta["boundary"] = boundary
+        return proxy
 
     def create_arg(self, a: Any) -> Any:
         if isinstance(a, kernels.Format):  # a tuple to `fx`, one constant to us
@@ -74,6 +136,7 @@ class _Trace(Tracer):
         node = super().create_node(kind, target, args, kwargs, name, type_expr)
         node.meta["line"] = _author_line()
         node.meta["path"] = next(reversed(self.module_stack), "")
+        node.meta["inside"] = self._inside[-1] if self._inside else None
         return node
 
     def _constant(self, tensor: Tensor) -> Node:

@@ -2,20 +2,27 @@
 """Tensors out of checkpoints, into the slots that layers name."""
 
 from tokenlight.weights.entries import is_tied
-from tokenlight.weights.load import WeightMap, load_weights
+from tokenlight.weights.load import Pieces, WeightMap, load_weights, slots_of, stored_formats
 from tokenlight.weights.pack import pack_rows
+from tokenlight.weights.piece import Piece
+from tokenlight.weights.shapes import fill_without_numbers
 from tokenlight.weights.slot import HasSlots, Slot, Target
 from tokenlight.weights.stacked import pack_stacked
 from tokenlight.weights.stored import StoredTensor
 
 __all__ = [
     "HasSlots",
+    "Piece",
+    "Pieces",
     "Slot",
     "StoredTensor",
     "Target",
     "WeightMap",
+    "fill_without_numbers",
     "is_tied",
     "load_weights",
     "pack_rows",
+    "slots_of",
+    "stored_formats",
     "pack_stacked",
 ]

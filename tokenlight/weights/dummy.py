@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from tokenlight.kernels import FORMATS
-from tokenlight.weights.load import slots_of
+from tokenlight.weights.load import Pieces, slots_of
+from tokenlight.weights.piece import Piece
 from tokenlight.weights.places import WeightMap, stored_name
 from tokenlight.weights.slot import Target
 from tokenlight.weights.stored import StoredTensor
@@ -27,12 +28,15 @@ _GOLDEN = 0x9E3779B9
 _PIECE_ELEMENTS = 1 << 26
 
 
-def fill_with_dummies(model: nn.Module, weight_map: WeightMap, target: Target) -> None:
-    """Fill every slot of `model`, made where it will be read."""
+def fill_with_dummies(
+    model: nn.Module, weight_map: WeightMap, target: Target, pieces: Pieces | None = None
+) -> None:
+    """Fill every slot of `model`, made where it will be read; of `pieces`, what this rank holds."""
     for name, slot in slots_of(model).items():
+        held = pieces[name] if pieces else [Piece.all_of(shape) for shape in slot.part_shapes]
         parts = [
-            dummy_tensor(stored_name(name, part, weight_map), shape, target.device)
-            for part, shape in enumerate(slot.part_shapes)
+            piece.of(dummy_tensor(stored_name(name, part, weight_map), piece.whole, target.device))
+            for part, piece in enumerate(held)
         ]
         slot.fill(parts, target)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fills a model's slots from a checkpoint: every tensor is used once, or named in an error."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -9,14 +9,19 @@ from torch import nn
 
 from tokenlight.base.errors import CheckpointCorrupt, UnsupportedCheckpoint
 from tokenlight.checkpoint import Checkpoint, TensorEntry
+from tokenlight.kernels import FORMATS, Format
 from tokenlight.weights.entries import HEAD, TABLE, plain_entries
 from tokenlight.weights.gguf_names import ROTATED, ROTATES_NEIGHBOURS
 from tokenlight.weights.mapped import MappedFiles
+from tokenlight.weights.piece import Piece
 from tokenlight.weights.slot import HasSlots, Slot, Target
 from tokenlight.weights.stored import StoredTensor
 
 # A layer's name in checkpoints -> (its name in our models, which part of it)
 WeightMap = Mapping[str, tuple[str, int]]
+# By our name of a slot: the pieces of its parts; their shapes.
+Pieces = Mapping[str, Sequence[Piece]]
+PartShapes = tuple[tuple[int, ...], ...]
 
 MAX_NAMED = 5
 
@@ -30,25 +35,50 @@ class _Source:
 
 
 def load_weights(
-    model: nn.Module, checkpoint: Checkpoint, weight_map: WeightMap, target: Target
+    model: nn.Module,
+    checkpoint: Checkpoint,
+    weight_map: WeightMap,
+    target: Target,
+    pieces: Pieces | None = None,
 ) -> None:
     """Fill every slot of `model`.
+
+    Args:
+        model: built with the sizes that this rank holds.
+        checkpoint: an opened one.
+        weight_map: the model's own.
+        target: where it will run.
+        pieces: what this rank holds of each slot's parts; None: all of it.
 
     Raises:
         CheckpointCorrupt: a tensor is missing, or its shape is not what the configuration implies.
         UnsupportedCheckpoint: a tensor has no place in the model.
     """
     slots = slots_of(model)
-    sources = _assign(checkpoint, weight_map, slots)
+    shapes = {name: slot.part_shapes for name, slot in slots.items()}
+    if pieces is not None:
+        shapes = {name: tuple(piece.whole for piece in pieces[name]) for name in slots}
+    sources = _assign(checkpoint, weight_map, shapes)
     files = MappedFiles(checkpoint.layout)
     for name, slot in slots.items():
         parts = [
             _read(files, checkpoint, sources[name, part]) for part in range(len(slot.part_shapes))
         ]
+        if pieces is not None:
+            parts = [piece.of(part) for piece, part in zip(pieces[name], parts, strict=True)]
         slot.fill(parts, target)
         del parts
         for part in range(len(slot.part_shapes)):
             files.release(sources[name, part].entry)
+
+
+def stored_formats(
+    model: nn.Module, checkpoint: Checkpoint, weight_map: WeightMap
+) -> dict[tuple[str, int], Format]:
+    """How the checkpoint stores each part of each slot of a whole model; raises as loading does."""
+    shapes = {name: slot.part_shapes for name, slot in slots_of(model).items()}
+    sources = _assign(checkpoint, weight_map, shapes)
+    return {place: FORMATS[source.entry.format] for place, source in sources.items()}
 
 
 def slots_of(model: nn.Module) -> dict[str, Slot]:
@@ -64,17 +94,17 @@ def slots_of(model: nn.Module) -> dict[str, Slot]:
 
 
 def _assign(
-    checkpoint: Checkpoint, weight_map: WeightMap, slots: Mapping[str, Slot]
+    checkpoint: Checkpoint, weight_map: WeightMap, shapes: Mapping[str, PartShapes]
 ) -> dict[tuple[str, int], _Source]:
     """Match tensors with parts of slots, one to one."""
     sources: dict[tuple[str, int], _Source] = {}
     unknown: list[str] = []
-    for name, entry in _needed_entries(checkpoint, slots).items():
+    for name, entry in _needed_entries(checkpoint, shapes).items():
         place = _place(name, weight_map)
-        if place[0] not in slots:
+        if place[0] not in shapes:
             unknown.append(entry.name)
             continue
-        _check_shape(checkpoint, entry, slots[place[0]].part_shapes[place[1]])
+        _check_shape(checkpoint, entry, shapes[place[0]][place[1]])
         sources[place] = _Source(name, entry)
     if unknown:
         raise UnsupportedCheckpoint(
@@ -83,8 +113,8 @@ def _assign(
         )
     missing = [
         _theirs(name, part, weight_map)
-        for name, slot in slots.items()
-        for part in range(len(slot.part_shapes))
+        for name, parts in shapes.items()
+        for part in range(len(parts))
         if (name, part) not in sources
     ]
     if missing:
@@ -94,9 +124,11 @@ def _assign(
     return sources
 
 
-def _needed_entries(checkpoint: Checkpoint, slots: Mapping[str, Slot]) -> dict[str, TensorEntry]:
+def _needed_entries(
+    checkpoint: Checkpoint, shapes: Mapping[str, PartShapes]
+) -> dict[str, TensorEntry]:
     entries = plain_entries(checkpoint)
-    if HEAD not in slots and HEAD in entries:
+    if HEAD not in shapes and HEAD in entries:
         # A tied file has the table once or twice, under either name.
         entries.setdefault(TABLE, entries[HEAD])
         del entries[HEAD]

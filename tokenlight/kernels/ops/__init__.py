@@ -8,6 +8,7 @@ from tokenlight.kernels.ops.add import add
 from tokenlight.kernels.ops.add_rms_norm import add_rms_norm
 from tokenlight.kernels.ops.concat_columns import concat_columns
 from tokenlight.kernels.ops.embedding import embedding
+from tokenlight.kernels.ops.embedding_slice import embedding_slice
 from tokenlight.kernels.ops.gather_rows import gather_rows
 from tokenlight.kernels.ops.gelu_tanh_mul import gelu_tanh_mul
 from tokenlight.kernels.ops.linear import linear
@@ -33,6 +34,7 @@ OPS: dict[str, Op[..., Any]] = {
         add_rms_norm,
         concat_columns,
         embedding,
+        embedding_slice,
         gather_rows,
         gelu_tanh_mul,
         linear,
