@@ -12,7 +12,10 @@ FUNCTION_LINES = 50
 ROOM_FILES = 12
 
 # Over budget, by name, with the reason. Anything else over a hard budget fails `make check`.
-EXCEPTIONS: dict[str, str] = {}
+EXCEPTIONS: dict[str, str] = {
+    "tokenlight/kernels/ops/paged_attention/triton.py": "a Triton kernel keeps its state in one "
+    "function",
+}
 
 
 def function_lines(path: Path) -> list[tuple[str, int]]:

@@ -11,11 +11,19 @@ from typing import Any
 import pytest
 import torch
 
+from tests.kernels import triton_interpreter
 from tokenlight.kernels import OPS, _cpu
-from tokenlight.kernels.case import Case, results
-from tokenlight.kernels.contract import Implementation, Op
+from tokenlight.kernels.backends import load_backends
+from tokenlight.kernels.case import Case, in_dtype, results
+from tokenlight.kernels.contract import REFERENCE, Implementation, Op
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+# What implementations are for; interpreted, those of a GPU run on the CPU's tensors.
+TARGET = "cuda" if triton_interpreter.IS_ON else DEVICE
+
+load_backends(TARGET)
+if triton_interpreter.IS_ON:
+    triton_interpreter.mend()
 
 
 def cases_of(op: Op) -> ModuleType:
@@ -28,36 +36,52 @@ def every_implementation() -> list:
         pytest.param(op, implementation, isa, id=f"{op.name}-{implementation.backend}-{isa}")
         for op in OPS.values()
         for implementation in op.implementations
-        if implementation.device in ("any", DEVICE)
+        if implementation.device in ("any", TARGET)
+        if implementation.backend == "triton" or not triton_interpreter.IS_ON
         for isa in (_cpu.features() if implementation.backend == "cpu" else ["any"])
     ]
 
 
-def servable(op: Op, implementation: Implementation, all_cases: list[Case]) -> list[Case]:
-    able = [c for c in all_cases if implementation.why_not(op.site(*c.args, **c.kwargs)) is None]
+def servable(op: Op, implementation: Implementation) -> list[Case]:
+    able = [
+        case
+        for case in every_case(op, implementation.dtypes)
+        if implementation.why_not(op.site(*case.args, **case.kwargs)._replace(device=TARGET))
+        is None
+    ]
     assert able, f"no case of {op.name} reaches {implementation.backend}"
     return able
 
 
 @cache
-def every_case(op: Op) -> list[Case]:
-    return cases_of(op).cases(DEVICE)
+def every_case(op: Op, dtypes: frozenset[torch.dtype] | None) -> list[Case]:
+    """The op's cases, again in each 16-bit type that is taken and holds their numbers."""
+    made = cases_of(op).cases(DEVICE)
+    short = (dtypes or frozenset()) & {torch.float16, torch.bfloat16}
+    in_short = [in_dtype(c, d) for c in made if c.activations for d in sorted(short, key=str)]
+    return [
+        *made,
+        *(
+            c
+            for c in in_short
+            if all(c.args[i].isfinite().all() for i in c.activations if c.args[i] is not None)
+        ),
+    ]
 
 
 @cache
-def truth(op: Op) -> dict[str, list[torch.Tensor]]:
-    """The reference's results by case."""
-    reference = next(i for i in op.implementations if i.backend == "reference")
-    by_name = {c.name: results(op, reference, c) for c in every_case(op)}
-    assert len(by_name) == len(every_case(op)), f"two cases of {op.name} share a name"
-    return by_name
+def truth(op: Op, dtypes: frozenset[torch.dtype] | None, name: str) -> list[torch.Tensor]:
+    """The reference's results of a case."""
+    reference = next(i for i in op.implementations if i.rank == REFERENCE)
+    (case,) = (c for c in every_case(op, dtypes) if c.name == name)
+    return results(op, reference, case)
 
 
 def disagreements(op: Op, implementation: Implementation) -> list[str]:
     found = []
-    for case in servable(op, implementation, every_case(op)):
-        pairs = zip(results(op, implementation, case), truth(op)[case.name], strict=True)
-        for got, want in pairs:
+    for case in servable(op, implementation):
+        wanted = truth(op, implementation.dtypes, case.name)
+        for got, want in zip(results(op, implementation, case), wanted, strict=True):
             try:
                 torch.testing.assert_close(got, want, rtol=case.rtol, atol=case.atol)
             except AssertionError as difference:
@@ -69,7 +93,7 @@ def row_differences(op: Op, implementation: Implementation) -> tuple[int, list[s
     """How many parts were compared, and which differ from the same rows of the whole call."""
     room = cases_of(op)
     checked, found = 0, []
-    for case in servable(op, implementation, every_case(op)):
+    for case in servable(op, implementation):
         whole = results(op, implementation, case)
         for part in room.parts(case):
             got = part.of_part(results(op, implementation, part.case))

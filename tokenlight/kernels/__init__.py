@@ -5,8 +5,10 @@ Call an op as a function: `kernels.rms_norm(x_TD, weight_D, eps=1e-6)`. Shapes a
 each contract has them.
 """
 
+from tokenlight.kernels.backends import load_backends
 from tokenlight.kernels.explain import explain
 from tokenlight.kernels.formats import FORMATS, Format
+from tokenlight.kernels.machine import default_device
 from tokenlight.kernels.ops import OPS
 from tokenlight.kernels.ops.add import add
 from tokenlight.kernels.ops.add_rms_norm import add_rms_norm
@@ -17,14 +19,14 @@ from tokenlight.kernels.ops.gather_rows import gather_rows
 from tokenlight.kernels.ops.gelu_tanh_mul import gelu_tanh_mul
 from tokenlight.kernels.ops.linear import linear
 from tokenlight.kernels.ops.linear_silu_mul import linear_silu_mul
-from tokenlight.kernels.ops.paged_attention import paged_attention
 from tokenlight.kernels.ops.moe import moe
+from tokenlight.kernels.ops.paged_attention import paged_attention
 from tokenlight.kernels.ops.rms_norm import rms_norm
 from tokenlight.kernels.ops.rope import rope_
 from tokenlight.kernels.ops.rope_angles import rope_angles
 from tokenlight.kernels.ops.rope_write_kv import rope_write_kv_
-from tokenlight.kernels.ops.sample import sample
 from tokenlight.kernels.ops.route import route
+from tokenlight.kernels.ops.sample import sample
 from tokenlight.kernels.ops.scale import scale
 from tokenlight.kernels.ops.silu_mul import silu_mul
 from tokenlight.kernels.ops.softcap import softcap
@@ -32,10 +34,10 @@ from tokenlight.kernels.ops.to_float32 import to_float32
 from tokenlight.kernels.ops.write_kv import write_kv_
 from tokenlight.kernels.pack import PackedLinear, pack_linear
 from tokenlight.kernels.threads import set_num_threads
+from tokenlight.kernels.weight_memory import weight_memory
 
 __all__ = [
     "FORMATS",
-from tokenlight.kernels.weight_memory import weight_memory
     "OPS",
     "Format",
     "PackedLinear",
@@ -49,20 +51,22 @@ from tokenlight.kernels.weight_memory import weight_memory
     "gelu_tanh_mul",
     "linear",
     "linear_silu_mul",
+    "moe",
     "pack_linear",
     "paged_attention",
-    "moe",
     "rms_norm",
     "rope_",
     "rope_angles",
     "rope_write_kv_",
+    "route",
     "sample",
     "scale",
-    "route",
     "set_num_threads",
     "silu_mul",
     "softcap",
     "to_float32",
+    "weight_memory",
     "write_kv_",
 ]
-    "weight_memory",
+
+load_backends(default_device())

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -26,6 +26,8 @@ class Case:
     atol: float = 1e-5
     num_bytes: int = 0
     num_flops: int = 0
+    activations: tuple[int, ...] = ()
+    """Which arguments have the dtype of activations, float32 here; see `in_dtype`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,17 @@ def results(op: Op[..., Any], implementation: Implementation[..., Any], case: Ca
     returned = implementation.run(*args, **case.kwargs)
     outputs = returned if isinstance(returned, tuple) else (returned,)
     return [out for out in outputs if out is not None] + [args[i] for i in op.mutates]
+
+
+def in_dtype(case: Case, dtype: torch.dtype) -> Case:
+    """The case with 16-bit activations. Results may be rounded to a neighbour, twice on the way."""
+    args = tuple(
+        a.to(dtype) if i in case.activations and a is not None else a
+        for i, a in enumerate(case.args)
+    )
+    step = 2 * torch.finfo(dtype).eps
+    name = f"{case.name} in {str(dtype).removeprefix('torch.')}"
+    return replace(case, name=name, args=args, rtol=max(case.rtol, step), atol=max(case.atol, step))
 
 
 def generator(seed: int) -> torch.Generator:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from tokenlight.kernels.backends import load_backends
 from tokenlight.kernels.contract import Op, Site
 from tokenlight.kernels.formats import FORMATS
 from tokenlight.kernels.formats.tile16 import TILE16
@@ -31,6 +32,7 @@ def explain(device: str | None = None, op: str | None = None) -> list[str]:
     chosen = device or default_device()
     if op is not None and op not in OPS:
         raise ValueError(f"there is no op {op!r}; the ops are {', '.join(sorted(OPS))}")
+    load_backends(chosen)
     lines = [f"{chosen}: {', '.join(sorted(features(chosen))) or 'no native kernels'}"]
     for name in [op] if op else sorted(OPS):
         lines += [_explain_site(OPS[name], site) for site in _sites(OPS[name], chosen)]

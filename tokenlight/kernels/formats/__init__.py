@@ -37,4 +37,6 @@ FORMATS: dict[str, Format] = {
     for name, stored in STORED_FORMATS.items()
 }
 
-__all__ = ["FORMATS", "Format"]
+DENSE = frozenset(f for f in FORMATS.values() if f.is_dense)
+
+__all__ = ["DENSE", "FORMATS", "Format"]

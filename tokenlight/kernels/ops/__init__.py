@@ -13,14 +13,14 @@ from tokenlight.kernels.ops.gather_rows import gather_rows
 from tokenlight.kernels.ops.gelu_tanh_mul import gelu_tanh_mul
 from tokenlight.kernels.ops.linear import linear
 from tokenlight.kernels.ops.linear_silu_mul import linear_silu_mul
-from tokenlight.kernels.ops.paged_attention import paged_attention
 from tokenlight.kernels.ops.moe import moe
+from tokenlight.kernels.ops.paged_attention import paged_attention
 from tokenlight.kernels.ops.rms_norm import rms_norm
 from tokenlight.kernels.ops.rope import rope_
 from tokenlight.kernels.ops.rope_angles import rope_angles
 from tokenlight.kernels.ops.rope_write_kv import rope_write_kv_
-from tokenlight.kernels.ops.sample import sample
 from tokenlight.kernels.ops.route import route
+from tokenlight.kernels.ops.sample import sample
 from tokenlight.kernels.ops.scale import scale
 from tokenlight.kernels.ops.silu_mul import silu_mul
 from tokenlight.kernels.ops.softcap import softcap
@@ -39,15 +39,15 @@ OPS: dict[str, Op[..., Any]] = {
         gelu_tanh_mul,
         linear,
         linear_silu_mul,
+        moe,
         paged_attention,
         rms_norm,
-        moe,
         rope_,
         rope_angles,
         rope_write_kv_,
+        route,
         sample,
         scale,
-        route,
         silu_mul,
         softcap,
         to_float32,

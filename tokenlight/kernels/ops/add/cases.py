@@ -29,6 +29,7 @@ def _case(x_TD: torch.Tensor, y_TD: torch.Tensor, name: str = "") -> Case:
         args=(x_TD, y_TD),
         rtol=0,
         atol=0,
+        activations=(0, 1),
         num_bytes=12 * x_TD.numel(),
         num_flops=x_TD.numel(),
     )

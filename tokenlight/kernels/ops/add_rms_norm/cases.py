@@ -24,6 +24,7 @@ def _case(num_tokens: int, width: int, device: str) -> Case:
         name=f"{num_tokens}x{width}",
         args=(x_TD, residual_TD, torch.randn(width, generator=g).to(device)),
         kwargs={"eps": 1e-5},
+        activations=(0, 1, 2),
         num_bytes=16 * x_TD.numel(),
         num_flops=5 * x_TD.numel(),
     )

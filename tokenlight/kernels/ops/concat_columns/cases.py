@@ -25,5 +25,6 @@ def _case(num_tokens: int, widths: tuple[int, ...], device: str) -> Case:
         args=tuple(torch.randn(num_tokens, width, generator=g).to(device) for width in widths),
         rtol=0,
         atol=0,
+        activations=tuple(range(len(widths))),
         num_bytes=8 * num_tokens * sum(widths),
     )

@@ -125,6 +125,7 @@ def _case(name: str, t: int, n: int, k: int, device: str, *, whole: bool, biased
         rtol=2e-4 if rounds else 1e-4,
         # A rounding step is amax / 16256 of its block; `whole` inputs are 70 times as large.
         atol=5e-4 if rounds else (1e-3 if whole else 1e-4),
+        activations=(0, 2),
         num_bytes=weight.numel() * weight.element_size() + 4 * t * (n + k),
         num_flops=2 * t * n * k,
     )

@@ -37,6 +37,7 @@ def _case(name: str, t: int, f: int, k: int, device: str, *, biased: bool) -> Ca
         # As for `linear`; a product of two results has the error of each, times the other.
         rtol=1e-3 if rounds else 2e-4,
         atol=2e-3 if rounds else 4e-4,
+        activations=(0, 2),
         num_bytes=weight.numel() * weight.element_size() + 4 * t * (f + k),
         num_flops=4 * t * f * k,
     )

@@ -15,8 +15,12 @@ def cases(device: str) -> list[Case]:
     made.append(_case("strided rows", wide[:, 64:128], torch.ones(64, device=device), 1e-6))
     heads_THd = torch.randn(5, 3, 64, generator=g).to(device)
     made.append(_case("heads", heads_THd, torch.ones(64, device=device), 1e-6))
-    made.append(_case("zeros", torch.zeros(2, 64, device=device), torch.ones(64), 1e-6))
-    made.append(_case("large", 1e18 * torch.ones(2, 64, device=device), torch.ones(64), 1e-6))
+    made.append(
+        _case("zeros", torch.zeros(2, 64, device=device), torch.ones(64, device=device), 1e-6)
+    )
+    made.append(
+        _case("large", 1e18 * torch.ones(2, 64, device=device), torch.ones(64, device=device), 1e-6)
+    )
     return made
 
 
@@ -38,6 +42,7 @@ def _case(name: str, x_TD: torch.Tensor, weight_D: torch.Tensor, eps: float) -> 
         name=name,
         args=(x_TD, weight_D),
         kwargs={"eps": eps},
+        activations=(0, 1),
         num_bytes=8 * x_TD.numel(),
         num_flops=4 * x_TD.numel(),
     )

@@ -40,6 +40,7 @@ def _case(name: str, qkv: torch.Tensor, h: int, k: int, rotated: int) -> Case:
     return Case(
         name=name,
         args=(heads[:, :h], heads[:, h : h + k], cos_sin_Tr),
+        activations=(0, 1),
         num_bytes=8 * num_tokens * (h + k) * rotated,
         num_flops=3 * num_tokens * (h + k) * rotated,
     )

@@ -105,6 +105,7 @@ def _case(
         kwargs={"eps": 1e-6},
         rtol=step,
         atol=1e-5,
+        activations=(0, 1, 2, 10, 11),
         num_bytes=len(positions_T) * d * (8 * h + 2 * kv * (4 + cache.element_size())),
         num_flops=3 * len(positions_T) * (h + kv) * heads.rotated,
     )

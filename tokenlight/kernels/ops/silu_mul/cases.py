@@ -25,6 +25,7 @@ def _case(gate_up_T2F: torch.Tensor) -> Case:
     return Case(
         name="x".join(map(str, gate_up_T2F.shape)),
         args=(gate_up_T2F,),
+        activations=(0,),
         num_bytes=6 * gate_up_T2F.numel(),
         num_flops=4 * gate_up_T2F.numel(),
     )

@@ -27,6 +27,7 @@ def _case(x_TN: torch.Tensor, cap: float) -> Case:
         name=f"{x_TN.shape[0]}x{x_TN.shape[1]} cap {cap}",
         args=(x_TN,),
         kwargs={"cap": cap},
+        activations=(0,),
         num_bytes=8 * x_TN.numel(),
         num_flops=4 * x_TN.numel(),
     )

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Triton kernels run by its interpreter on the CPU: where TRITON_INTERPRET=1 is set."""
+
+import os
+
+import numpy as np
+import torch
+
+IS_ON = os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def mend() -> None:
+    """Let the interpreter round to bfloat16, and multiply it, as devices do.
+
+    As of 3.6 it cuts float32 off, takes the bits of bfloat16 for whole numbers in a product, and
+    reads a loop's bounds in a way that numpy 2.5 refuses.
+    """
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    builder = interpreter.InterpreterBuilder
+    convert_float, create_dot = interpreter._convert_float, builder.create_dot
+    patch_lang_tensor = interpreter._patch_lang_tensor
+
+    def convert(data, source, target, rounding):
+        if source == tl.float32 and target == tl.bfloat16:
+            rounded = torch.from_numpy(np.ascontiguousarray(data)).bfloat16()
+            return rounded.view(torch.int16).numpy().view(np.uint16)
+        return convert_float(data, source, target, rounding)
+
+    def dot(self, a, b, d, precision, imprecise):
+        if a.dtype.scalar == tl.bfloat16:
+            a, b = (
+                interpreter.TensorHandle(
+                    convert_float(x.data, tl.bfloat16, tl.float32, None).view(np.float32),
+                    tl.float32,
+                )
+                for x in (a, b)
+            )
+        return create_dot(self, a, b, d, precision, imprecise)
+
+    def patch_tensor(tensor, scope):
+        patch_lang_tensor(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+    interpreter._convert_float, builder.create_dot = convert, dot
+    interpreter._patch_lang_tensor = patch_tensor
+    # Patching the language anew for each call of each function takes a third of the time.
+    interpreter._patch_lang = once(interpreter._patch_lang, interpreter._LangPatchScope)
+    # A check of every integer sum for overflow doubles the time.
+    interpreter.interpreter_builder.options = interpreter.InterpreterOptions(
+        sanitize_overflow=False
+    )
+
+
+def once(patch_lang, scope):
+    """Patch what a function's module sees at the first call of one like it, and for good."""
+    patched = set()
+
+    def patch(fn):
+        seen = frozenset(name for name in fn.__globals__ if name in ("tl", "core", "math"))
+        if seen not in patched:
+            patched.add(seen)
+            patch_lang(fn)
+        return scope()
+
+    return patch

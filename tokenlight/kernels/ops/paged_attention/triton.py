@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paged attention in Triton: one kernel for prefill, decode and what is between, and a merge.
+
+A program takes a tile of one request's (query, head of the group) rows and one kv head, and walks
+keys in chunks of _CHUNK positions that begin at multiples of it. Each chunk has a softmax of its
+own; chunks are merged from the first to the last. Where there are few tiles, a program has one
+chunk only and `_merge` does the same sums in the same order. So a row's bits depend on its own
+position and keys, not on the batch, the chunking or the number of programs.
+
+Rows of a tile: M; keys at a time: N; a group is the G heads of a kv head.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from tokenlight.kernels.contract import PORTABLE
+from tokenlight.kernels.ops.paged_attention.contract import paged_attention
+from tokenlight.kernels.triton.launch import FLOATS
+from tokenlight.kernels.triton.math import softmax_merge, tanh
+from tokenlight.kernels.triton.paged import cache_row, find_owner
+
+_CHUNK = 512
+_LOG2_E = tl.constexpr(1.4426950408889634)
+_OWNERS = tl.constexpr(128)
+# With fewer programs than this, chunks get programs of their own. Two for each of 132 processors.
+_ENOUGH_PROGRAMS = 264
+# From this many tokens of each request on, tiles are taller.
+_PREFILL_TOKENS = 64
+
+
+@paged_attention.implement("triton", device="cuda", dtypes=FLOATS, stored=FLOATS, rank=PORTABLE)
+def run(
+    q_THd: Tensor,
+    k_cache_BKPd: Tensor,
+    v_cache_BKPd: Tensor,
+    query_starts: Tensor,
+    kv_lens: Tensor,
+    block_table: Tensor,
+    slots: Tensor,
+    sinks_H: Tensor | None = None,
+    *,
+    scale: float,
+    window: int = 0,
+    softcap: float = 0.0,
+) -> Tensor:
+    num_tokens, num_heads, head_dim = q_THd.shape
+    num_blocks, num_kv_heads, block_tokens, _ = k_cache_BKPd.shape
+    out_THd = torch.empty_like(q_THd, memory_format=torch.contiguous_format)
+    num_requests = len(slots)
+    if not num_tokens or not num_requests:
+        return out_THd
+    group = num_heads // num_kv_heads
+    rows = max(_tile_rows(q_THd, num_tokens // num_requests), triton.next_power_of_2(group))
+    tile_queries = rows // group
+    num_tiles = min(num_tokens, triton.cdiv(num_tokens, tile_queries) + num_requests)
+    num_chunks = triton.cdiv(block_table.shape[1] * block_tokens, _CHUNK)
+    is_split = num_chunks > 1 and num_tiles * num_kv_heads < _ENOUGH_PROGRAMS
+    num_parts = num_chunks if is_split else 1
+    shape = (num_tokens, num_heads, num_parts)
+    f32 = torch.float32
+    acc = torch.empty(*shape, head_dim, dtype=f32, device=q_THd.device) if is_split else out_THd
+    sums = torch.empty(2, *shape, dtype=f32, device=q_THd.device) if is_split else out_THd
+    sinks = out_THd if sinks_H is None else sinks_H
+    owners = (query_starts, kv_lens, num_requests)
+    consts = {
+        "HAS_SINKS": sinks_H is not None,
+        "HEAD_DIM": head_dim,
+        "BLOCK_D": max(triton.next_power_of_2(head_dim), 16),
+        "CHUNK": _CHUNK,
+    }
+    _attend[(num_tiles, num_kv_heads, num_parts)](
+        *(out_THd, acc, sums, q_THd, k_cache_BKPd, v_cache_BKPd, *owners, block_table, slots),
+        *(sinks, block_table.stride(0), *block_table.shape, num_blocks, q_THd.stride(0)),
+        *(window, scale, softcap, num_tokens, 1 if is_split else num_chunks),
+        **consts,
+        GROUP=group,
+        KV_HEADS=num_kv_heads,
+        BLOCK_TOKENS=block_tokens,
+        IS_SPLIT=is_split,
+        HAS_CAP=softcap != 0,
+        IS_WIDE=q_THd.dtype != k_cache_BKPd.dtype or q_THd.dtype is f32,
+        M=rows,
+        N=32 if q_THd.dtype is f32 and head_dim > 128 else 64,
+        num_warps=8 if rows > 64 else 4,
+        num_stages=1 if q_THd.dtype is f32 else 3 if head_dim <= 128 else 2,
+    )
+    if is_split:
+        _merge[(num_tokens, num_heads)](
+            *(out_THd, acc, sums, *owners, sinks, window, num_tokens, num_parts), **consts
+        )
+    return out_THd
+
+
+def _tile_rows(q_THd: Tensor, tokens_per_request: int) -> int:
+    """A multiple of the 64 rows of a Hopper matrix instruction, so that all heights add alike."""
+    is_tall = (
+        q_THd.dtype is not torch.float32
+        and q_THd.shape[2] <= 128
+        and tokens_per_request >= _PREFILL_TOKENS
+    )
+    return 128 if is_tall else 64
+
+
+@triton.jit(do_not_specialize=["num_requests", "window", "num_tokens", "chunks_per_program"])
+def _attend(
+    out, part_acc, part_sums, q, k_cache, v_cache, query_starts, kv_lens, num_requests,
+    block_table, slots, sinks, table_stride, num_slots, num_columns, num_blocks, q_stride,
+    window, scale, cap, num_tokens, chunks_per_program,
+    HAS_SINKS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, CHUNK: tl.constexpr,
+    GROUP: tl.constexpr, KV_HEADS: tl.constexpr, BLOCK_TOKENS: tl.constexpr,
+    IS_SPLIT: tl.constexpr, HAS_CAP: tl.constexpr, IS_WIDE: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    tile = tl.program_id(0)
+    kv_head = tl.program_id(1)
+    part = tl.program_id(2)
+    TILE_QUERIES: tl.constexpr = M // GROUP
+    request, first_tile = find_owner(query_starts, num_requests, tile, TILE_QUERIES, _OWNERS)
+    if request >= num_requests:
+        return
+    start = tl.load(query_starts + request)
+    num_queries = tl.load(query_starts + request + 1) - start
+    before = tl.load(kv_lens + request) - num_queries
+    slot = tl.load(slots + request)
+    first_query = (tile - first_tile) * TILE_QUERIES
+
+    # What some query of the tile sees: from `low` to below `high`.
+    low = before + first_query - window + 1
+    low = tl.where(window > 0, tl.maximum(low, 0), 0)
+    high = before + tl.minimum(first_query + TILE_QUERIES, num_queries)
+    first_chunk = tl.maximum(part * chunks_per_program, low // CHUNK)
+    end_chunk = tl.minimum((part + 1) * chunks_per_program, (high + CHUNK - 1) // CHUNK)
+    if IS_SPLIT:
+        if first_chunk >= end_chunk:
+            return
+
+    m_M = tl.arange(0, M)
+    query_M = first_query + m_M // GROUP
+    head_M = kv_head * GROUP + m_M % GROUP
+    is_row_M = (m_M < TILE_QUERIES * GROUP) & (query_M < num_queries)
+    position_M = before + query_M
+    token_M = (start + query_M).to(tl.int64)
+    d = tl.arange(0, BLOCK_D)
+    place_Md = token_M[:, None] * q_stride + head_M[:, None] * HEAD_DIM + d[None, :]
+    is_q_Md = is_row_M[:, None] & (d < HEAD_DIM)[None, :]
+    q_Md = tl.load(q + place_Md, mask=is_q_Md, other=0.0)
+    if IS_WIDE:
+        q_Md = q_Md.to(tl.float32)
+
+    all_max_M = tl.full([M], float("-inf"), tl.float32)
+    all_sum_M = tl.zeros([M], tl.float32)
+    all_acc_Md = tl.zeros([M, BLOCK_D], tl.float32)
+    for chunk in range(first_chunk, end_chunk):
+        max_M = tl.full([M], float("-inf"), tl.float32)
+        sum_M = tl.zeros([M], tl.float32)
+        acc_Md = tl.zeros([M, BLOCK_D], tl.float32)
+        first = tl.maximum(chunk * CHUNK, low // N * N)
+        for base in range(first, tl.minimum((chunk + 1) * CHUNK, high), N):
+            key_N = base + tl.arange(0, N)
+            row_N = cache_row(
+                block_table, slot, key_N, (key_N >= low) & (key_N < high),
+                table_stride, num_slots, num_columns, num_blocks, KV_HEADS, BLOCK_TOKENS, kv_head,
+            )  # fmt: skip
+            is_key_N = row_N >= 0
+            is_k_Nd = is_key_N[:, None] & (d < HEAD_DIM)[None, :]
+            place_Nd = row_N[:, None] * HEAD_DIM + d[None, :]
+            k_Nd = tl.load(k_cache + place_Nd, mask=is_k_Nd, other=0.0)
+            if IS_WIDE:
+                k_Nd = k_Nd.to(tl.float32)
+            score_MN = tl.dot(q_Md, tl.trans(k_Nd), input_precision="ieee") * scale
+            if HAS_CAP:
+                score_MN = cap * tanh(score_MN / cap)
+            is_seen_MN = (key_N[None, :] <= position_M[:, None]) & is_key_N[None, :]
+            is_seen_MN &= (window == 0) | (key_N[None, :] > position_M[:, None] - window)
+            score_MN = tl.where(is_seen_MN, score_MN * _LOG2_E, float("-inf"))
+            new_max_M = tl.maximum(max_M, tl.max(score_MN, 1))
+            finite_M = tl.where(new_max_M == float("-inf"), 0.0, new_max_M)
+            weight_MN = tl.exp2(score_MN - finite_M[:, None])
+            fade_M = tl.exp2(max_M - finite_M)
+            v_Nd = tl.load(v_cache + place_Nd, mask=is_k_Nd, other=0.0)
+            if IS_WIDE:
+                v_Nd = v_Nd.to(tl.float32)
+            sum_M = tl.fma(sum_M, fade_M, tl.sum(weight_MN, 1))
+            acc_Md = tl.dot(
+                weight_MN.to(v_Nd.dtype), v_Nd, acc_Md * fade_M[:, None], input_precision="ieee"
+            )
+            max_M = new_max_M
+        all_max_M, fade_M, share_M = softmax_merge(all_max_M, max_M)
+        all_sum_M = tl.fma(all_sum_M, fade_M, sum_M * share_M)
+        all_acc_Md = tl.fma(all_acc_Md, fade_M[:, None], acc_Md * share_M[:, None])
+
+    row_M = token_M * (KV_HEADS * GROUP) + head_M
+    if IS_SPLIT:
+        part_M = row_M * tl.num_programs(2) + part
+        num_parts = num_tokens.to(tl.int64) * (KV_HEADS * GROUP) * tl.num_programs(2)
+        tl.store(part_acc + part_M[:, None] * HEAD_DIM + d[None, :], all_acc_Md, mask=is_q_Md)
+        tl.store(part_sums + part_M, all_max_M, mask=is_row_M)
+        tl.store(part_sums + num_parts + part_M, all_sum_M, mask=is_row_M)
+    else:
+        sink_M = tl.full([M], float("-inf"), tl.float32)
+        if HAS_SINKS:
+            sink_M = tl.load(sinks + head_M, mask=is_row_M, other=0.0) * _LOG2_E
+        share_M = _share(all_max_M, all_sum_M, sink_M)
+        out_Md = all_acc_Md * share_M[:, None]
+        tl.store(out + row_M[:, None] * HEAD_DIM + d[None, :], out_Md, mask=is_q_Md)
+
+
+@triton.jit
+def _share(maximum, total, sink):
+    """What a row's sums are multiplied by in the end: one over the total; 0 of nothing."""
+    _, fade, extra = softmax_merge(maximum, sink)
+    total = tl.fma(total, fade, extra)
+    return tl.where(total == 0.0, 0.0, fade / total)
+
+
+@triton.jit(do_not_specialize=["num_requests", "window", "num_tokens", "num_parts"])
+def _merge(
+    out, part_acc, part_sums, query_starts, kv_lens, num_requests, sinks, window, num_tokens,
+    num_parts, HAS_SINKS: tl.constexpr, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr,
+    CHUNK: tl.constexpr,
+):  # fmt: skip
+    token = tl.program_id(0)
+    head = tl.program_id(1)
+    request, _ = find_owner(query_starts, num_requests, token, 1, _OWNERS)
+    if request >= num_requests:
+        return
+    stop = tl.load(query_starts + request + 1)
+    position = tl.load(kv_lens + request) - stop + token
+    low = tl.where(window > 0, tl.maximum(position - window + 1, 0), 0)
+    row = token.to(tl.int64) * tl.num_programs(1) + head
+    all_parts = num_tokens.to(tl.int64) * tl.num_programs(1) * num_parts
+    d = tl.arange(0, BLOCK_D)
+    all_max = float("-inf")
+    all_sum = 0.0
+    all_acc_d = tl.zeros([BLOCK_D], tl.float32)
+    for chunk in range(low // CHUNK, tl.minimum(position // CHUNK + 1, num_parts)):
+        part = row * num_parts + chunk
+        part_max = tl.load(part_sums + part)
+        part_sum = tl.load(part_sums + all_parts + part)
+        acc_d = tl.load(part_acc + part * HEAD_DIM + d, mask=d < HEAD_DIM, other=0.0)
+        all_max, fade, share = softmax_merge(all_max, part_max)
+        all_sum = tl.fma(all_sum, fade, part_sum * share)
+        all_acc_d = tl.fma(all_acc_d, fade, acc_d * share)
+    sink = float("-inf")
+    if HAS_SINKS:
+        sink = tl.load(sinks + head) * _LOG2_E
+    out_d = all_acc_d * _share(all_max, all_sum, sink)
+    tl.store(out + row * HEAD_DIM + d, out_d, mask=d < HEAD_DIM)

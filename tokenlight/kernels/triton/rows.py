@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows moved by a Triton kernel: widened or narrowed, multiplied, picked, put in columns."""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_BLOCK = 1024
+
+
+def move_rows(
+    out_TN: Tensor, x_TN: Tensor, *, rows_T: Tensor | None = None, factor: float = 1.0
+) -> None:
+    """Write rows of `x_TN`, times `factor`, to `out_TN`, in its dtype.
+
+    Args:
+        out_TN: last dimension contiguous.
+        x_TN: likewise; as wide.
+        rows_T: int32: which row each row of `out_TN` is; one that is not there gives NaN.
+            None for the same.
+        factor: multiplies in float32.
+    """
+    num_rows, width = out_TN.shape
+    if num_rows and width:
+        _move[(num_rows, triton.cdiv(width, _BLOCK))](
+            *(out_TN, x_TN, out_TN if rows_T is None else rows_T, len(x_TN)),
+            *(out_TN.stride(0), x_TN.stride(0), width, factor),
+            HAS_ROWS=rows_T is not None,
+            BLOCK=_BLOCK,
+        )
+
+
+@triton.jit
+def _move(
+    out, x, rows, num_x_rows, out_stride, x_stride, width, factor,
+    HAS_ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    to_row = tl.program_id(0).to(tl.int64)
+    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    row = to_row
+    if HAS_ROWS:
+        row = tl.load(rows + to_row).to(tl.int64)
+    is_there = (row >= 0) & (row < num_x_rows)
+    # The host does not wait for an error: NaN shows an index that is outside.
+    found = tl.load(x + row * x_stride + n, mask=is_there & (n < width), other=float("nan"))
+    tl.store(out + to_row * out_stride + n, found.to(tl.float32) * factor, mask=n < width)
