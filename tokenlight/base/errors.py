@@ -17,7 +17,8 @@
     |  |- RouteNotFound         no such path
     |  |- MethodNotAllowed      the path exists, but not with this method
     |  |- InvalidApiKey         missing or wrong key
-    |  '- BodyTooLarge          more bytes than the server reads
+    |  |- BodyTooLarge          more bytes than the server reads
+    |  '- RequestTooSlow        it took longer to arrive than the server waits
     '- EngineError              the server's fault or state; the request may be sent again
        |- EngineDead            the engine process has ended
        |- EngineStalled         the engine process makes no progress
@@ -147,6 +148,16 @@ class BodyTooLarge(RequestError):
         super().__init__(
             f"the request body is larger than this server's limit of {limit_bytes} bytes; "
             f"send a smaller body, or serve with a larger --max-body-bytes"
+        )
+
+
+class RequestTooSlow(RequestError):
+    code = "request_timeout"
+
+    def __init__(self, *, limit_s: float) -> None:
+        super().__init__(
+            f"the request was not whole after {limit_s:g} seconds; send it faster, or serve with a "
+            f"larger --client-timeout"
         )
 
 

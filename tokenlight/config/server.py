@@ -43,6 +43,14 @@ class ServerConfig:
     max_body_bytes: int = field(default=32 << 20, metadata=flag("--max-body-bytes"))
     """Largest request body that is read; more is 413."""
 
+    max_connections: int = field(default=1024, metadata=flag("--max-connections"))
+    """Most open connections; one more is told to come back later (429) and closed."""
+
+    client_timeout_s: float = field(default=60.0, metadata=flag("--client-timeout"))
+    """How long a client may take to send a whole request (408), or to take a piece of an answer
+    that waits for it, in seconds. Its connection is closed then.
+    """
+
     max_waiting: int = field(default=1024, metadata=flag("--max-waiting"))
     """Most unfinished requests in the engine before new ones are told to come back later (429)."""
 
@@ -97,19 +105,22 @@ class ServerConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
             raise ConfigError(f"--port must be from 0 to 65535, got {self.port}")
-        if self.max_body_bytes < 1024:
-            raise ConfigError(f"--max-body-bytes must be at least 1024, got {self.max_body_bytes}")
-        if self.max_waiting < 1:
-            raise ConfigError(f"--max-waiting must be at least 1, got {self.max_waiting}")
-        if self.response_store_bytes < 0 or self.response_store_age_s < 0:
-            raise ConfigError(
-                f"--response-store-bytes and --response-store-age must be at least 0, got "
-                f"{self.response_store_bytes} and {self.response_store_age_s}"
-            )
-        if self.stall_s <= 0:
-            raise ConfigError(f"--stall-timeout must be above 0, got {self.stall_s}")
-        if self.drain_s < 0:
-            raise ConfigError(f"--drain-timeout must be at least 0, got {self.drain_s}")
+        for name, value, least in (
+            ("--max-body-bytes", self.max_body_bytes, 1024),
+            ("--max-connections", self.max_connections, 1),
+            ("--max-waiting", self.max_waiting, 1),
+            ("--response-store-bytes", self.response_store_bytes, 0),
+            ("--response-store-age", self.response_store_age_s, 0),
+            ("--drain-timeout", self.drain_s, 0),
+        ):
+            if value < least:
+                raise ConfigError(f"{name} must be at least {least}, got {value}")
+        for name, duration_s in (
+            ("--client-timeout", self.client_timeout_s),
+            ("--stall-timeout", self.stall_s),
+        ):
+            if duration_s <= 0:
+                raise ConfigError(f"{name} must be above 0, got {duration_s}")
         if self.root_path and (not self.root_path.startswith("/") or self.root_path.endswith("/")):
             raise ConfigError(
                 f"--root-path must begin with a slash and not end with one, got {self.root_path!r}"

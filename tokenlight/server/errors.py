@@ -46,6 +46,7 @@ TABLE: dict[type[TokenLightError], HttpError] = {
     e.MethodNotAllowed: HttpError(405, _CALLER),
     e.InvalidApiKey: HttpError(401, "authentication_error"),
     e.BodyTooLarge: HttpError(413, _CALLER),
+    e.RequestTooSlow: HttpError(408, _CALLER),
     e.EngineError: HttpError(500, _SERVER),
     e.EngineDead: HttpError(503, _SERVER, retry_after_s=10),
     e.EngineStalled: HttpError(503, _SERVER, retry_after_s=10),

@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
+import resource
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Iterator
@@ -21,6 +23,7 @@ from tokenlight.checkpoint import Checkpoint, open_checkpoint, open_tokenizer
 from tokenlight.config import EngineConfig, ServerConfig
 from tokenlight.engine.client import AsyncLLM
 from tokenlight.server.app import make_app
+from tokenlight.server.connection import Connection, ConnectionLimits
 from tokenlight.server.metrics import Metrics
 from tokenlight.server.services import Services
 from tokenlight.server.store import ResponseStore
@@ -39,6 +42,8 @@ _CLOSE_GRACE_S = 5
 # Longer than any client library keeps an idle connection: the client closes first, so that no
 # request meets a connection that is being closed.
 _IDLE_CONNECTION_S = 75
+# Files that the server has open beside its connections, generously.
+_OWN_OPEN_FILES = 128
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -103,6 +108,20 @@ def check_certificate(config: ServerConfig) -> None:
         ) from None
 
 
+def allow_open_files(num_connections: int) -> None:
+    """Raise this process's limit of open files so that so many connections fit, if it may."""
+    wanted = num_connections + _OWN_OPEN_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < wanted:
+        _log.warning(
+            event("few_open_files", limit=allowed, wanted=wanted, advice="lower --max-connections")
+        )
+
+
 class HttpServer(uvicorn.Server):
     """uvicorn, with its signal handling and its ten wake-ups a second left out."""
 
@@ -128,12 +147,15 @@ class HttpServer(uvicorn.Server):
 
 def make_http_server(svc: Services) -> HttpServer:
     """An HTTP/1.1 server around these services."""
+    limits = ConnectionLimits(
+        max_connections=svc.config.max_connections, client_timeout_s=svc.config.client_timeout_s
+    )
     return HttpServer(
         uvicorn.Config(
             make_app(svc),
             lifespan="off",
             ws="none",
-            http="h11",
+            http=functools.partial(Connection, limits=limits),  # type: ignore[arg-type]
             log_config=None,
             access_log=False,
             server_header=False,
@@ -169,6 +191,7 @@ async def serve(
     Raises:
         ConfigError, CheckpointError, EngineError: it could not start.
     """
+    allow_open_files(config.max_connections)
     with contextlib.closing(listener):
         svc = await _unless(stop, start_services(config, engine_config))
         if svc is None:
