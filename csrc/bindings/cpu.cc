@@ -8,65 +8,29 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "bindings/cpu_call.h"
 #include "cpu/activation.h"
 #include "cpu/attention.h"
 #include "cpu/embedding.h"
 #include "cpu/isa.h"
 #include "cpu/linear.h"
-#include "cpu/moe.h"
 #include "cpu/pack.h"
 #include "cpu/probe.h"
 #include "cpu/rms_norm.h"
 #include "cpu/rope.h"
-#include "cpu/route.h"
 #include "cpu/sample.h"
 #include "cpu/scratch.h"
 #include "cpu/threads.h"
 #include "cpu/write_kv.h"
 
-namespace nb = nanobind;
-using namespace nb::literals;
-
 namespace tokenlight::cpu {
+
+void BindExpertOps(nb::module_& m);  // cpu_experts.cc
+
 namespace {
-
-using Address = std::uintptr_t;
-
-template <class T>
-T* At(Address address) {
-    return reinterpret_cast<T*>(address);
-}
-
-// Work (about one per float touched or 16 products) below which one thread is faster than waking
-// another.
-constexpr std::int64_t kWorkPerThread = 16384;
-
-// Work above which other Python threads should run meanwhile; handing the GIL over can cost
-// milliseconds.
-constexpr std::int64_t kWorkWithoutGil = 64 << 20;
-
-// Lets other Python threads run for as long as it lives, if there is much work.
-class Company {
-  public:
-    explicit Company(std::int64_t work) {
-        if (work > kWorkWithoutGil) released_.emplace();
-    }
-
-  private:
-    std::optional<nb::gil_scoped_release> released_;
-};
-
-std::int64_t MaxWorkers(std::int64_t work) { return work / kWorkPerThread + 1; }
-
-template <class Args>
-void RunOn(void (*job)(const Args&, Worker&), const Args& args, std::int64_t work) {
-    const Company company(work);
-    ThreadPool::Get().Run(job, args, MaxWorkers(work));
-}
 
 void BindRowOps(nb::module_& m) {
     m.def(
@@ -173,75 +137,6 @@ void BindWeightOps(nb::module_& m) {
             RunOn(Embedding, args, 2 * num_ids * width);
         },
         "out"_a, "ids"_a, "table"_a, "num_ids"_a, "num_rows"_a, "width"_a, "format"_a);
-}
-
-void BindExpertOps(nb::module_& m) {
-    m.def(
-        "route",
-        [](Address experts, Address weights, Address logits, Address bias, std::int64_t num_tokens,
-           std::int64_t num_experts, std::int64_t logits_stride, std::int64_t top_k,
-           std::int64_t num_groups, std::int64_t top_groups, std::int64_t group_best,
-           bool is_sigmoid, bool renormalises, float scale) {
-            RouteArgs args{At<std::int32_t>(experts),
-                           At<float>(weights),
-                           At<const float>(logits),
-                           At<const float>(bias),
-                           num_tokens,
-                           num_experts,
-                           logits_stride,
-                           top_k,
-                           num_groups,
-                           top_groups,
-                           group_best,
-                           is_sigmoid,
-                           renormalises,
-                           scale,
-                           nullptr};
-            args.scratch = ThreadScratch(RouteScratchBytes(args, ThreadPool::Get().num_threads()));
-            RunOn(Route, args, num_tokens * num_experts * (top_k + 4));
-        },
-        "experts"_a, "weights"_a, "logits"_a, "bias"_a, "num_tokens"_a, "num_experts"_a,
-        "logits_stride"_a, "top_k"_a, "num_groups"_a, "top_groups"_a, "group_best"_a,
-        "is_sigmoid"_a, "renormalises"_a, "scale"_a);
-    m.def(
-        "moe",
-        [](Address out, Address x, Address experts, Address routing, Address gate_up, Address down,
-           Address gate_up_bias, Address down_bias, std::int64_t num_tokens, std::int64_t dim,
-           std::int64_t inner, std::int64_t num_experts, std::int64_t per_token,
-           std::int64_t first_expert, std::int64_t x_stride, WeightFormat gate_up_format,
-           WeightFormat down_format, float limit, float alpha, float shift) {
-            const MoeArgs args{At<float>(out),
-                               At<const float>(x),
-                               At<const std::int32_t>(experts),
-                               At<const float>(routing),
-                               At<const void>(gate_up),
-                               At<const void>(down),
-                               At<const float>(gate_up_bias),
-                               At<const float>(down_bias),
-                               num_tokens,
-                               dim,
-                               inner,
-                               num_experts,
-                               per_token,
-                               first_expert,
-                               x_stride,
-                               gate_up_format,
-                               down_format,
-                               limit,
-                               alpha,
-                               shift};
-            ThreadPool& pool = ThreadPool::Get();
-            const int num_workers = pool.num_threads();
-            const MoePlan plan = MoePlan::Make(args, num_workers);
-            const auto work = static_cast<std::int64_t>(plan.pairs.size()) * dim * inner * 3 / 16;
-            void* scratch = ThreadScratch(MoeScratchBytes(args, plan, num_workers));
-            const Company company(work);
-            Moe(args, plan, pool, num_workers, scratch);
-        },
-        "out"_a, "x"_a, "experts"_a, "routing"_a, "gate_up"_a, "down"_a, "gate_up_bias"_a,
-        "down_bias"_a, "num_tokens"_a, "dim"_a, "inner"_a, "num_experts"_a, "per_token"_a,
-        "first_expert"_a, "x_stride"_a, "gate_up_format"_a, "down_format"_a, "limit"_a, "alpha"_a,
-        "shift"_a);
 }
 
 void BindPagedOps(nb::module_& m) {
@@ -410,8 +305,8 @@ NB_MODULE(_cpu, m) {
     BindMachine(m);
     BindRowOps(m);
     BindWeightOps(m);
-    BindExpertOps(m);
     BindPagedOps(m);
+    BindExpertOps(m);
     BindSample(m);
     BindProbes(m);
 }

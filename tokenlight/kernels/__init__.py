@@ -17,8 +17,10 @@ from tokenlight.kernels.ops.embedding import embedding
 from tokenlight.kernels.ops.embedding_slice import embedding_slice
 from tokenlight.kernels.ops.gather_rows import gather_rows
 from tokenlight.kernels.ops.gelu_tanh_mul import gelu_tanh_mul
+from tokenlight.kernels.ops.head_linear import head_linear
 from tokenlight.kernels.ops.linear import linear
 from tokenlight.kernels.ops.linear_silu_mul import linear_silu_mul
+from tokenlight.kernels.ops.mla_attention import mla_attention
 from tokenlight.kernels.ops.moe import moe
 from tokenlight.kernels.ops.paged_attention import paged_attention
 from tokenlight.kernels.ops.rms_norm import rms_norm
@@ -32,6 +34,7 @@ from tokenlight.kernels.ops.silu_mul import silu_mul
 from tokenlight.kernels.ops.softcap import softcap
 from tokenlight.kernels.ops.to_float32 import to_float32
 from tokenlight.kernels.ops.write_kv import write_kv_
+from tokenlight.kernels.ops.write_latent import write_latent_
 from tokenlight.kernels.pack import PackedLinear, pack_linear
 from tokenlight.kernels.threads import set_num_threads
 from tokenlight.kernels.weight_memory import weight_memory
@@ -49,8 +52,10 @@ __all__ = [
     "explain",
     "gather_rows",
     "gelu_tanh_mul",
+    "head_linear",
     "linear",
     "linear_silu_mul",
+    "mla_attention",
     "moe",
     "pack_linear",
     "paged_attention",
@@ -67,6 +72,7 @@ __all__ = [
     "to_float32",
     "weight_memory",
     "write_kv_",
+    "write_latent_",
 ]
 
 load_backends(default_device())

@@ -11,8 +11,10 @@ from tokenlight.kernels.ops.embedding import embedding
 from tokenlight.kernels.ops.embedding_slice import embedding_slice
 from tokenlight.kernels.ops.gather_rows import gather_rows
 from tokenlight.kernels.ops.gelu_tanh_mul import gelu_tanh_mul
+from tokenlight.kernels.ops.head_linear import head_linear
 from tokenlight.kernels.ops.linear import linear
 from tokenlight.kernels.ops.linear_silu_mul import linear_silu_mul
+from tokenlight.kernels.ops.mla_attention import mla_attention
 from tokenlight.kernels.ops.moe import moe
 from tokenlight.kernels.ops.paged_attention import paged_attention
 from tokenlight.kernels.ops.rms_norm import rms_norm
@@ -26,6 +28,7 @@ from tokenlight.kernels.ops.silu_mul import silu_mul
 from tokenlight.kernels.ops.softcap import softcap
 from tokenlight.kernels.ops.to_float32 import to_float32
 from tokenlight.kernels.ops.write_kv import write_kv_
+from tokenlight.kernels.ops.write_latent import write_latent_
 
 OPS: dict[str, Op[..., Any]] = {
     o.name: o
@@ -39,6 +42,8 @@ OPS: dict[str, Op[..., Any]] = {
         gelu_tanh_mul,
         linear,
         linear_silu_mul,
+        head_linear,
+        mla_attention,
         moe,
         paged_attention,
         rms_norm,
@@ -52,5 +57,6 @@ OPS: dict[str, Op[..., Any]] = {
         softcap,
         to_float32,
         write_kv_,
+        write_latent_,
     )
 }
