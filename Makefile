@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c const
 CPP := $(shell find csrc -name '*.cc' -o -name '*.h' -o -name 'CMakeLists.txt' 2>/dev/null)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help setup serve fix check test test-agents ci-slow bench bench-slice bench-breadth bench-control docs size clean
+.PHONY: help setup serve fix check test test-agents ci-slow bench bench-slice bench-breadth bench-control bench-front bench-splits docs size clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -50,7 +50,8 @@ $(STAMPS)/build: $(STAMPS)/runtime $(CPP) CMakeLists.txt
 
 $(STAMPS)/dev: $(STAMPS)/build
 	@echo "setup: installing what the tests and checks use (transformers, openai, hypothesis, mypy, ...)," \
-	      "about 120 MB to download"
+	      "about 310 MB to download; 190 of it is Triton, where torch did not bring it"
+	@[ "$$(uname -sm)" != "Linux x86_64" ] || $(BIN)/python -c 'import triton' 2>/dev/null || $(PIP) triton==3.6.0
 	@$(PIP) $$($(BIN)/python scripts/requirements.py test dev)
 	@touch $@
 
@@ -96,6 +97,12 @@ bench-slice: $(STAMPS)/dev  ## the served default model beside transformers; pri
 
 bench-breadth: $(STAMPS)/dev  ## formats, tokenizers, templates beside others' code, loading, memory; BAR lines
 	$(BIN)/python -m benchmarks.breadth
+
+bench-front: $(STAMPS)/dev  ## prompts, masks, streams, sessions of clients: what the front costs; BAR lines
+	$(BIN)/python -m benchmarks.front
+
+bench-splits: $(STAMPS)/dev  ## 100,000 random cuts of outputs per format: none may change what is parsed
+	$(BIN)/python -m benchmarks.splits
 
 $(STAMPS)/peers: $(STAMPS)/venv
 	@echo "setup: installing the peers that benches compare with into .venv-peers, about 1 MB to download"

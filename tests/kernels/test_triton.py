@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Triton kernels where there is no GPU: run by the interpreter, and compiled for one."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tokenlight.kernels import FORMATS, OPS
+from tokenlight.kernels.backends import load_backends
+
+pytest.importorskip("triton", reason="Triton is installed on Linux x86-64 only")
+load_backends("cuda")
+
+BF16 = torch.bfloat16
+
+
+def interpret(*, every_case: bool) -> int:
+    """Run the conformance tests of Triton in a process that interprets; how many passed."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-W", "ignore::RuntimeWarning"]
+    command += ["-k", "triton", "--timeout", "600", "tests/kernels/test_conformance.py"]
+    done = subprocess.run(
+        command,
+        cwd=Path(__file__).parents[2],
+        env={
+            **os.environ,
+            "TRITON_INTERPRET": "1",
+            "TOKENLIGHT_EVERY_CASE": "1" if every_case else "0",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    return int(re.search(r"(\d+) passed", done.stdout)[1])
+
+
+def num_triton() -> int:
+    return sum(i.backend == "triton" for op in OPS.values() for i in op.implementations)
+
+
+def test_kernels_agree_with_their_references() -> None:
+    assert interpret(every_case=False) == 2 * num_triton()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_kernels_agree_in_every_case() -> None:
+    assert interpret(every_case=True) == 2 * num_triton()
+
+
+def run(name: str):
+    return next(i.run for i in OPS[name].implementations if i.backend == "triton")
+
+
+def launch_linear(rows: int, name: str = "linear") -> None:
+    weight = torch.empty(512, 1024, dtype=BF16)
+    run(name)(torch.empty(rows, 1024, dtype=BF16), weight, None, format=FORMATS["bf16"])
+
+
+def launch_attention(tokens: int, requests: int) -> None:
+    cache = torch.empty(8, 2, 16, 128, dtype=BF16)
+    ints = torch.zeros(requests + 1, dtype=torch.int32)
+    table = torch.zeros(requests, 256, dtype=torch.int32)
+    batch = ints, ints[1:], table, ints[1:]
+    run("paged_attention")(torch.empty(tokens, 8, 128, dtype=BF16), cache, cache, *batch, scale=0.1)
+
+
+@pytest.mark.parametrize("rows", [1, 100, 2048])
+def test_products_of_any_height_are_of_one_kind(rows: int, tmp_path: Path) -> None:
+    """What makes a row's bits the same alone and among a thousand: one instruction, one order."""
+    assert_one_kind(lambda: launch_linear(rows), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [1, 100, 2048])
+def test_gated_products_of_any_height_are_of_one_kind(rows: int, tmp_path: Path) -> None:
+    assert_one_kind(lambda: launch_linear(rows, "linear_silu_mul"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "requests"),
+    [(1, 1), pytest.param(300, 1, marks=pytest.mark.slow)],
+)
+def test_attention_is_of_one_kind(tokens: int, requests: int, tmp_path: Path) -> None:
+    assert_one_kind(lambda: launch_attention(tokens, requests), tmp_path)
+
+
+def assert_one_kind(launch, cache: Path) -> None:
+    from tests.kernels.triton_compiler import compiled_for
+
+    with compiled_for(90, cache) as kernels:
+        launch()
+    code = kernels[0].asm["ptx"]
+    assert "wgmma.mma_async" in code
+    assert "mma.sync" not in code
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", [n for n, op in OPS.items() if len(op.implementations) > 1])
+def test_every_kernel_compiles(name: str, tmp_path: Path) -> None:
+    """What only the device's compiler refuses is seen here: float32, and bfloat16 where taken."""
+    from importlib import import_module
+
+    from tests.kernels.triton_compiler import compiled_for
+    from tokenlight.kernels.case import in_dtype, results
+
+    op = OPS[name]
+    implementation = next((i for i in op.implementations if i.backend == "triton"), None)
+    if implementation is None:
+        pytest.skip("no Triton kernel")
+    cases = import_module(op.contract.__module__.replace(".contract", ".cases")).cases("cpu")
+    able = [
+        case
+        for case in cases
+        if len(case.args[0])
+        and implementation.why_not(op.site(*case.args, **case.kwargs)._replace(device="cuda"))
+        is None
+    ]
+    with compiled_for(90, tmp_path) as kernels:
+        for case in able[:1]:
+            results(op, implementation, case)
+            if case.activations:
+                results(op, implementation, in_dtype(case, BF16))
+    assert kernels
+    assert all(kernel.asm["cubin"] for kernel in kernels)
