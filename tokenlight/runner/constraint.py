@@ -34,15 +34,15 @@ class Constraint:
         if num_tokens < self._matcher.num_tokens:
             self._matcher.keep(num_tokens)
         choice = self._matcher.choice()
-        if logits_V.device.type == "cpu":
-            _keep_only_(logits_V.numpy(), choice, self._rules.result().num_tokens)
+        if logits_V.is_cpu:
+            _keep_only_(logits_V.numpy(), choice, self._matcher.vocab_size)
             return
         ids = torch.from_numpy(choice.token_ids).to(logits_V.device, non_blocking=True)
         kept = logits_V[ids] if choice.are_allowed else -math.inf
         if choice.are_allowed:
             logits_V.fill_(-math.inf)
         logits_V[ids] = kept
-        logits_V[self._rules.result().num_tokens :] = -math.inf
+        logits_V[self._matcher.vocab_size :] = -math.inf
 
     def note(self, token_id: int) -> None:
         """The token that was sampled at the position last shaped."""

@@ -25,6 +25,8 @@ from tokenlight.text.tokenizer import Tokenizer
 _log = get_log("grammar")
 
 _MAX_CACHED = 64
+_MAX_CHOICES = 256
+"""Kept per vocabulary: a few MB."""
 
 
 class Grammars:
@@ -57,6 +59,15 @@ class Grammars:
         return Rules(self._vocabulary, matcher, is_json="%json" in rules)
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What may come next, told by the side with fewer tokens."""
+
+    token_ids: NDArray[np.intp]
+    are_allowed: bool
+    """Whether these are all that may come, or all that may not."""
+
+
 class Vocabulary:
     """A tokenizer as llguidance wants it."""
 
@@ -72,10 +83,33 @@ class Vocabulary:
         begins_with_digit = np.fromiter((t[:1].isdigit() for t in self.token_bytes), np.bool_)
         self.all_words = _as_words(np.ones(num_tokens, np.bool_))
         self.digit_words = _as_words(begins_with_digit)
+        eos = np.array(self.eos_token_ids)
+        self.only_eos = Choice(eos, are_allowed=True)
+        self.all_but_eos = Choice(eos, are_allowed=False)
+        self._choices: dict[bytes, Choice] = {}
         self.special_token_ids = [i for i in range(num_tokens) if tokenizer.is_special(i)]
         self.tokens = LLTokenizer(
             TokenizerWrapper(_Wrapped(self)), n_vocab=num_tokens, eos_token=self.eos_token_ids
         )
+
+    def choice(self, words: NDArray[np.uint32]) -> Choice:
+        """A mask as tokens. States repeat, that of a string above all: found masks are kept."""
+        mask = words.tobytes()
+        found = self._choices.get(mask)
+        if found is None:
+            found = self._choices[mask] = self._read(words)
+            if len(self._choices) > _MAX_CHOICES:
+                del self._choices[next(iter(self._choices))]
+        return found
+
+    def _read(self, words: NDArray[np.uint32]) -> Choice:
+        at = np.flatnonzero(words)
+        if len(at) == 0:
+            return self.only_eos
+        if len(at) * 2 <= len(words):
+            return Choice(_places(words, at), are_allowed=True)
+        words = ~words & self.all_words
+        return Choice(_places(words, np.flatnonzero(words)), are_allowed=False)
 
     def encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, parse_special=False, add_bos=False)
@@ -105,23 +139,9 @@ class Rules:
         self._matcher = matcher
         self._is_json = is_json
 
-    @property
-    def num_tokens(self) -> int:
-        """Of the vocabulary."""
-        return len(self._vocabulary.token_bytes)
-
     def begin(self, *, after: str) -> AnswerMatcher:
         matcher = self._matcher.deep_copy()
         return AnswerMatcher(self._vocabulary, matcher, after=after.encode(), is_json=self._is_json)
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What may come next, told by the side with fewer tokens."""
-
-    token_ids: NDArray[np.intp]
-    are_allowed: bool
-    """Whether these are all that may come, or all that may not."""
 
 
 class AnswerMatcher:
@@ -145,6 +165,11 @@ class AnswerMatcher:
         self._forced: list[int] | None = None
 
     @property
+    def vocab_size(self) -> int:
+        """Tokens that the tokenizer knows; the model may have more."""
+        return len(self._vocabulary.token_bytes)
+
+    @property
     def num_tokens(self) -> int:
         """Said so far."""
         return len(self._said)
@@ -161,25 +186,18 @@ class AnswerMatcher:
 
     def choice(self) -> Choice:
         """Which of the vocabulary's tokens may come next; at least one."""
-        eos = np.array(self._vocabulary.eos_token_ids)
         if self._is_free:
-            return Choice(eos, are_allowed=False)
+            return self._vocabulary.all_but_eos
         if forced := self.forced():
             return Choice(np.array(forced[:1]), are_allowed=True)
         if self._matcher.is_stopped():
-            return Choice(eos, are_allowed=True)
+            return self._vocabulary.only_eos
         fill_next_token_bitmask(self._matcher, self._bits)
         words = self._bits.view(np.uint32)[0]
         if self._digits is not None and self._digits.is_long:
             ended = words & ~self._vocabulary.digit_words
             words = ended if ended.any() else words
-        at = np.flatnonzero(words)
-        if len(at) == 0:
-            return Choice(eos, are_allowed=True)
-        if len(at) * 2 <= len(words):
-            return Choice(_places(words, at), are_allowed=True)
-        words = ~words & self._vocabulary.all_words
-        return Choice(_places(words, np.flatnonzero(words)), are_allowed=False)
+        return self._vocabulary.choice(words)
 
     def allowed(self) -> NDArray[np.bool_]:
         """The choice, spread over the vocabulary."""

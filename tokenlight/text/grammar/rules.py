@@ -48,15 +48,16 @@ def rules_of(
     """
     choice, shape = conversation.tool_choice, conversation.shape
     named = [t for t in conversation.tools if not choice.names or t.name in choice.names]
+    is_forced = choice.mode == "required" and bool(named)
+    is_bound = bool(choice.names) or any(tool.is_strict for tool in named)
+    if not is_forced and shape is None and (choice.mode != "auto" or not is_bound or not named):
+        return None
     special_ids = special_ids or {}
     is_single = len(choice.names) == 1 or not knows_calls or not conversation.allows_parallel
     calls = _Calls(tools, special_ids, max_calls=1 if is_single else _MAX_CALLS)
-    if choice.mode == "required" and named:
+    if is_forced:
         return "start: calls\n" + calls.rules(named)
     if shape is None:
-        is_bound = bool(choice.names) or any(tool.is_strict for tool in named)
-        if choice.mode != "auto" or not is_bound or not named:
-            return None
         # Free text has no special tokens: a model that marks reasoning by them must be left alone.
         marks = () if reasoning is None else (*reasoning.openers, *reasoning.closers)
         return None if any(mark in special_ids for mark in marks) else calls.marked(named)
