@@ -107,6 +107,13 @@ def turn_spans(turns: tuple[Turn, ...], text: str) -> list[tuple[int, int] | Non
     return spans
 
 
+def said_chars(turns: tuple[Turn, ...], text: str) -> int:
+    """Where the words of the last turn that has any end in the prompt; 0 where none is found."""
+    words = next((said for turn in reversed(turns) if (said := _first_words(turn))), "")
+    start = text.rfind(words) if words else -1
+    return 0 if start < 0 else start + len(words)
+
+
 def turn_at(spans: list[tuple[int, int] | None], offset_chars: int) -> int:
     """The turn that the prompt's character belongs to; -1 for what stands before the first."""
     started = [i for i, span in enumerate(spans) if span is not None and span[0] <= offset_chars]

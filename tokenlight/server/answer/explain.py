@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from tokenlight.server.answer.prompt import Prompt
 from tokenlight.server.auth import sent_key
-from tokenlight.server.prefixes import HEADER, turn_at, turn_spans
+from tokenlight.server.prefixes import HEADER, said_chars, turn_at, turn_spans
 from tokenlight.server.services import Services
 from tokenlight.server.store import owner_of
 
@@ -16,7 +16,6 @@ async def prefix_headers(svc: Services, request: Request, prompt: Prompt) -> dic
     """Compare the prompt with those before it, if asked to; keep it for those after it."""
     owner = owner_of(sent_key(request.headers))
     turns = prompt.conversation.turns
-    spans = turn_spans(turns, prompt.text)
     headers = {}
     if HEADER in request.headers:
         parting = await svc.recent_prompts.compare(owner, prompt.token_ids)
@@ -25,10 +24,9 @@ async def prefix_headers(svc: Services, request: Request, prompt: Prompt) -> dic
         cause = parting.cause(num_common_chars)
         told = f"cause={cause}, common_tokens={parting.num_common_tokens}"
         if cause == "changed":
-            index = turn_at(spans, num_common_chars)
+            index = turn_at(turn_spans(turns, prompt.text), num_common_chars)
             role = f", role={turns[index].role}" if index >= 0 else ""
             told += f", turn={index}{role}"
         headers["x-tokenlight-prefix"] = told
-    num_said_chars = max((span[1] for span in spans if span is not None), default=0)
-    svc.recent_prompts.note(owner, prompt.token_ids, num_said_chars)
+    svc.recent_prompts.note(owner, prompt.token_ids, said_chars(turns, prompt.text))
     return headers

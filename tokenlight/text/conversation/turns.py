@@ -57,19 +57,19 @@ class Turn(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """Its text parts, a line each."""
-        return "\n".join(part.text for part in self.parts if isinstance(part, Text))
+        return "\n".join([part.text for part in self.parts if isinstance(part, Text)])
 
     @property
     def reasoning(self) -> str:
-        return "\n".join(part.text for part in self.parts if isinstance(part, Reasoning))
+        return "\n".join([part.text for part in self.parts if isinstance(part, Reasoning)])
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+        return tuple([part for part in self.parts if isinstance(part, ToolResult)])
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):
