@@ -107,14 +107,19 @@ def free_port() -> int:
 
 
 @contextmanager
-def serve(*args: str, timeout_s: float = 120) -> Iterator[Server]:
+def serve(*args: str, timeout_s: float = 120, module: str = "tokenlight") -> Iterator[Server]:
     """Start `tokenlight serve ARGS` on a free port, wait for /health, and end it by SIGTERM.
+
+    Args:
+        args: what follows `serve`.
+        timeout_s: for getting ready.
+        module: what is run in tokenlight's place.
 
     Raises:
         RuntimeError: the server ended or was not ready in time.
     """
     port = free_port()
-    command = [sys.executable, "-m", "tokenlight", "serve", *args, "--port", str(port)]
+    command = [sys.executable, "-m", module, "serve", *args, "--port", str(port)]
     start_s = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     url = f"http://127.0.0.1:{port}"

@@ -18,6 +18,7 @@ from tokenlight.config import ServerConfig
 from tokenlight.server.metrics import Metrics
 from tokenlight.server.run import bind, make_store, serve_until, url_of
 from tokenlight.server.services import Services
+from tokenlight.text import Tokenizer
 from tokenlight.text.conversation import Template
 from tokenlight.text.dialect import Dialect
 
@@ -84,20 +85,24 @@ def running(engine: FakeEngine | None = None, **config: object) -> Iterator[Runn
 
 
 def make_server(
-    engine: FakeEngine, config: ServerConfig, template: Template | None = None
+    engine: FakeEngine,
+    config: ServerConfig,
+    template: Template | None = None,
+    tokenizer: Tokenizer | ByteTokenizer | None = None,
 ) -> RunningServer:
     listener = bind(config.host, config.port)
     template = template or PlainTemplate()
+    tokenizer = tokenizer or ByteTokenizer()
     svc = Services(
         config=config,
         model_name=MODEL,
         checkpoint_name="tiny-checkpoint",
         engine=engine,
-        tokenizer=ByteTokenizer(),
+        tokenizer=tokenizer,
         chat_template=template,
         dialect=Dialect.of(
             template,
-            ByteTokenizer(),
+            tokenizer,
             tool_call_parser=config.tool_call_parser,
             reasoning_parser=config.reasoning_parser,
         ),

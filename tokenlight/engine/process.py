@@ -17,6 +17,9 @@ import msgspec
 from tokenlight.base.env import child_environ
 from tokenlight.config import EngineConfig
 
+ENGINE_MODULE = "tokenlight.engine"
+"""What the child runs."""
+
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
     """The first line on the engine's standard input, as JSON."""
@@ -38,7 +41,7 @@ class EngineProcess:
         self.exited: asyncio.Future[int] = self._loop.create_future()
         """The exit code, once it has ended; negative: the signal."""
         self._popen = subprocess.Popen(
-            [sys.executable, "-P", "-m", "tokenlight.engine"],
+            [sys.executable, "-P", "-m", ENGINE_MODULE],
             stdin=subprocess.PIPE,
             # The child imports what this process imports, whatever the working directory holds.
             env=child_environ(PYTHONPATH=os.pathsep.join(p or os.getcwd() for p in sys.path)),
