@@ -64,8 +64,14 @@ def random_state(model_type: str, config: Mapping[str, object], *, seed: int) ->
         numbers = rng.standard_normal(tuple(tensor.shape), dtype=np.float32)
         if name.endswith("norm.weight"):
             state[name] = centre + 0.1 * numbers
-        elif name.endswith(".bias"):
+        elif name.endswith((".bias", "_bias", ".sinks")):
             state[name] = 0.3 * numbers
         else:
-            state[name] = numbers * np.float32(1.5 / np.sqrt(tensor.shape[1]))
+            columns = tensor.shape[-2 if _is_transposed(model_type, name) else -1]
+            state[name] = numbers * np.float32(1.5 / np.sqrt(columns))
     return state
+
+
+def _is_transposed(model_type: str, name: str) -> bool:
+    """Whether a matrix is kept as [in, out]: gpt-oss's experts."""
+    return model_type == "gpt_oss" and ".experts." in name

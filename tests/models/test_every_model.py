@@ -74,6 +74,11 @@ GEMMA3 = {
     "query_pre_attn_scalar": 16,
     "tie_word_embeddings": True,
 }
+QWEN3_MOE = {
+    "num_experts": 6,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 48,
+}
 VARIANTS = {
     "llama": Variant(model_type="llama", architecture="llama"),
     "llama-biases": Variant(
@@ -104,6 +109,20 @@ VARIANTS = {
         model_type="qwen3", architecture="qwen3", changes={"head_dim": 32, "attention_bias": False}
     ),
     "qwen3-biases": Variant(model_type="qwen3", changes={"attention_bias": True}),
+    "qwen3_moe": Variant(
+        model_type="qwen3_moe",
+        architecture="qwen3moe",
+        changes={**QWEN3_MOE, "norm_topk_prob": True},
+    ),
+    "qwen3_moe-some-dense": Variant(
+        model_type="qwen3_moe",
+        changes={
+            **QWEN3_MOE,
+            "num_hidden_layers": 4,
+            "mlp_only_layers": [3],
+            "decoder_sparse_step": 2,
+        },
+    ),
     "gemma2": Variant(
         model_type="gemma2",
         architecture="gemma2",

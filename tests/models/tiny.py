@@ -4,7 +4,7 @@
 `write_tiny_llama` needs neither torch nor a network, and the same arguments give the same file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from string import ascii_lowercase
@@ -160,10 +160,10 @@ def write_gguf(
         next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture),
         MAX_LAYERS,
     )
-    for name, array in state.items():
+    for name, array in gguf_tensors(state):
         kind = stored_type(array, (formats or {}).get(name, format))
         writer.add_tensor(
-            names.get_name(name, try_suffixes=(".weight", ".bias")),
+            gguf_name(names, name),
             in_gguf_form(architecture, name, blocks_of(array, kind), config),
             raw_dtype=kind,
         )
@@ -171,6 +171,24 @@ def write_gguf(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def gguf_tensors(state: Arrays) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """The tensors as the converter names them: experts' gate and up are apart there."""
+    for name, array in state.items():
+        if name.endswith(".experts.gate_up_proj"):
+            for part, half in zip(("gate", "up"), np.split(array, 2, axis=1), strict=True):
+                yield name.replace("gate_up", part) + ".weight", np.ascontiguousarray(half)
+        elif name.endswith(".experts.down_proj"):
+            yield name + ".weight", array
+        else:
+            yield name, array
+
+
+def gguf_name(names: gguf.TensorNameMap, name: str) -> str:
+    found = names.get_name(name, try_suffixes=(".weight", ".bias"))
+    assert found is not None, f"GGUF has no name for {name}"
+    return found
 
 
 def add_sizes(writer: gguf.GGUFWriter, config: Config) -> None:
@@ -183,6 +201,10 @@ def add_sizes(writer: gguf.GGUFWriter, config: Config) -> None:
     writer.add_key_length(config["head_dim"])
     writer.add_value_length(config["head_dim"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    if "num_experts" in config:
+        writer.add_expert_count(config["num_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
     if config.get("sliding_window"):
         writer.add_sliding_window(config["sliding_window"])
     if config.get("attn_logit_softcapping"):

@@ -18,9 +18,11 @@ from tokenlight.nn import (
     AttentionShape,
     CacheSpec,
     Embedding,
+    ExpertsShape,
     Linear,
     RMSNorm,
     Rope,
+    Routing,
     SampledRows,
     Step,
     TensorModule,
@@ -110,13 +112,61 @@ class Config:
         return 0 if self.layer_types[layer] == FULL_ATTENTION else self.sliding_window or 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoeConfig(Config):
+    """With the keys of models that have experts: see `checkpoint/experts_config.py`."""
+
+    num_experts: int
+    num_experts_per_tok: int
+    moe_intermediate_size: int
+    shared_intermediate_size: int
+    moe_layers: list[bool]
+    scoring_func: str
+    n_group: int
+    topk_group: int
+    group_best: int
+    has_correction_bias: bool
+    norm_topk_prob: bool
+    routed_scaling_factor: float
+
+    @property
+    def routing(self) -> Routing:
+        return Routing(
+            num_experts=self.num_experts,
+            top_k=self.num_experts_per_tok,
+            scoring=self.scoring_func,
+            num_groups=self.n_group,
+            top_groups=self.topk_group,
+            group_best=self.group_best,
+            renormalise=self.norm_topk_prob,
+            scale=self.routed_scaling_factor,
+            corrects=self.has_correction_bias,
+        )
+
+    @property
+    def experts_shape(self) -> ExpertsShape:
+        """The experts that this rank has, and its share of each."""
+        num_here = self.mesh.split("ep", self.num_experts, "experts")
+        return ExpertsShape(
+            dim=self.hidden_size,
+            inner_dim=self.mesh.split("moe_tp", self.moe_intermediate_size, "expert features"),
+            num_experts=num_here,
+            first_expert=self.mesh.index("ep") * num_here,
+        )
+
+    @property
+    def shared_size_here(self) -> int:
+        """This rank's inner features of the layer beside the experts."""
+        return self.mesh.split("dense_tp", self.shared_intermediate_size, "shared features")
+
+
 class CausalLM(TensorModule):
     """Token table, layers, norm, head. A layer is given x_TD, the step's angles and the step."""
 
     def __init__(
         self,
         c: Config,
-        layer: Callable[[Config, int], nn.Module],
+        layer: Callable[[Any, int], nn.Module],
         *,
         norm: Callable[..., TensorModule] = RMSNorm,
         embedding_scale: float = 1.0,

@@ -6,6 +6,7 @@ from tokenlight.nn.embedding import Embedding, TiedHead
 from tokenlight.nn.linear import FusedLinear, Linear
 from tokenlight.nn.mlp import GatedMLP
 from tokenlight.nn.module import TensorModule
+from tokenlight.nn.moe import Experts, ExpertsShape, Gate, Routing, SparseMLP
 from tokenlight.nn.norm import OffsetRMSNorm, RMSNorm
 from tokenlight.nn.rope import Rope
 from tokenlight.nn.step import (
@@ -22,14 +23,19 @@ __all__ = [
     "AttentionShape",
     "CacheSpec",
     "Embedding",
+    "Experts",
+    "ExpertsShape",
     "FusedLinear",
+    "Gate",
     "GatedMLP",
     "KvCache",
     "Linear",
     "OffsetRMSNorm",
     "RMSNorm",
     "Rope",
+    "Routing",
     "SampledRows",
+    "SparseMLP",
     "Step",
     "TensorModule",
     "TiedHead",

@@ -14,11 +14,11 @@ from tokenlight.weights.entries import HEAD, TABLE, plain_entries
 from tokenlight.weights.gguf_names import ROTATED, ROTATES_NEIGHBOURS
 from tokenlight.weights.mapped import MappedFiles
 from tokenlight.weights.piece import Piece
+from tokenlight.weights.places import WeightMap, place_of, stored_name
 from tokenlight.weights.slot import HasSlots, Slot, Target
+from tokenlight.weights.stacked import stack
 from tokenlight.weights.stored import StoredTensor
 
-# A layer's name in checkpoints -> (its name in our models, which part of it)
-WeightMap = Mapping[str, tuple[str, int]]
 # By our name of a slot: the pieces of its parts; their shapes.
 Pieces = Mapping[str, Sequence[Piece]]
 PartShapes = tuple[tuple[int, ...], ...]
@@ -28,10 +28,13 @@ MAX_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A tensor of the checkpoint, and its plain name in Hugging Face's terms."""
+    """What a part of a slot is read from."""
 
     name: str
-    entry: TensorEntry
+    """Plain, in Hugging Face's terms."""
+    entries: tuple[TensorEntry, ...]
+    """One tensor; or one of each expert, in order."""
+    is_stack: bool = False
 
 
 def load_weights(
@@ -69,7 +72,8 @@ def load_weights(
         slot.fill(parts, target)
         del parts
         for part in range(len(slot.part_shapes)):
-            files.release(sources[name, part].entry)
+            for entry in sources[name, part].entries:
+                files.release(entry)
 
 
 def stored_formats(
@@ -78,7 +82,7 @@ def stored_formats(
     """How the checkpoint stores each part of each slot of a whole model; raises as loading does."""
     shapes = {name: slot.part_shapes for name, slot in slots_of(model).items()}
     sources = _assign(checkpoint, weight_map, shapes)
-    return {place: FORMATS[source.entry.format] for place, source in sources.items()}
+    return {place: FORMATS[source.entries[0].format] for place, source in sources.items()}
 
 
 def slots_of(model: nn.Module) -> dict[str, Slot]:
@@ -97,31 +101,44 @@ def _assign(
     checkpoint: Checkpoint, weight_map: WeightMap, shapes: Mapping[str, PartShapes]
 ) -> dict[tuple[str, int], _Source]:
     """Match tensors with parts of slots, one to one."""
-    sources: dict[tuple[str, int], _Source] = {}
+    found: dict[tuple[str, int], dict[int | None, _Source]] = {}
     unknown: list[str] = []
     for name, entry in _needed_entries(checkpoint, shapes).items():
-        place = _place(name, weight_map)
-        if place[0] not in shapes:
+        place = place_of(name, weight_map)
+        if place.slot not in shapes:
             unknown.append(entry.name)
             continue
-        _check_shape(checkpoint, entry, shapes[place[0]][place[1]])
-        sources[place] = _Source(name, entry)
+        shape = shapes[place.slot][place.part]
+        _check_shape(checkpoint, entry, shape if place.expert is None else shape[1:])
+        found.setdefault((place.slot, place.part), {})[place.expert] = _Source(name, (entry,))
     if unknown:
         raise UnsupportedCheckpoint(
             f"{checkpoint.path}: tensors without a place in the model {checkpoint.model_type!r} "
             f"as this version implements it: {_listed(unknown)}"
         )
     missing = [
-        _theirs(name, part, weight_map)
+        stored_name(name, part, weight_map)
         for name, parts in shapes.items()
-        for part in range(len(parts))
-        if (name, part) not in sources
+        for part, shape in enumerate(parts)
+        if not _is_whole(found.get((name, part), {}), shape)
     ]
     if missing:
         raise CheckpointCorrupt(
             f"{checkpoint.path}: missing tensors: {_listed(missing)}; download it again"
         )
-    return sources
+    return {place: _joined(by_expert) for place, by_expert in found.items()}
+
+
+def _is_whole(by_expert: Mapping[int | None, _Source], shape: tuple[int, ...]) -> bool:
+    return by_expert.keys() == {None} or by_expert.keys() == {*range(shape[0])}
+
+
+def _joined(by_expert: Mapping[int | None, _Source]) -> _Source:
+    if None in by_expert:
+        return by_expert[None]
+    in_order = [by_expert[expert] for expert in range(len(by_expert))]
+    entries = tuple(source.entries[0] for source in in_order)
+    return _Source(in_order[0].name, entries, is_stack=True)
 
 
 def _needed_entries(
@@ -135,23 +152,6 @@ def _needed_entries(
     return entries
 
 
-def _place(name: str, weight_map: WeightMap) -> tuple[str, int]:
-    """`layers.3.self_attn.k_proj.weight` -> (`layers.3.self_attn.qkv_proj.weight`, 1)."""
-    path, _, kind = name.rpartition(".")
-    parent, _, layer = path.rpartition(".")
-    ours, part = weight_map.get(layer, (layer, 0))
-    return f"{parent}.{ours}.{kind}" if parent else f"{ours}.{kind}", part
-
-
-def _theirs(name: str, part: int, weight_map: WeightMap) -> str:
-    """(`layers.3.self_attn.qkv_proj.weight`, 1) -> `layers.3.self_attn.k_proj.weight`."""
-    path, _, kind = name.rpartition(".")
-    parent, _, layer = path.rpartition(".")
-    parts = {place: theirs for theirs, place in weight_map.items()}
-    theirs = parts.get((layer, part), layer)
-    return f"{parent}.{theirs}.{kind}" if parent else f"{theirs}.{kind}"
-
-
 def _check_shape(checkpoint: Checkpoint, entry: TensorEntry, shape: tuple[int, ...]) -> None:
     if entry.shape != shape:
         raise CheckpointCorrupt(
@@ -161,7 +161,9 @@ def _check_shape(checkpoint: Checkpoint, entry: TensorEntry, shape: tuple[int, .
 
 
 def _read(files: MappedFiles, checkpoint: Checkpoint, source: _Source) -> StoredTensor:
-    stored = files.read(source.entry)
+    if source.is_stack:
+        return stack([files.read(entry) for entry in source.entries])
+    stored = files.read(source.entries[0])
     if checkpoint.layout == "gguf" and checkpoint.model_type in ROTATES_NEIGHBOURS:
         layer = source.name.split(".")[-2]
         if layer in ROTATED:
