@@ -262,3 +262,14 @@ def test_a_failure_before_the_first_token_has_a_status():
         answer = post(server, stream=True)
     assert answer.status_code == 503
     assert answer.json()["error"]["type"] == "overloaded_error"
+
+
+def test_no_tokens_at_all_are_one_token():
+    """A client that warms the cache asks for none."""
+    with running(FakeEngine()) as server:
+        answer = httpx.post(
+            f"{server.url}/v1/messages",
+            json={"messages": [{"role": "user", "content": "hi"}], "max_tokens": 0},
+        )
+        assert server.engine.seen[-1].max_new_tokens == 1
+    assert answer.json()["stop_reason"] == "max_tokens"

@@ -45,7 +45,8 @@ async def create_message(request: Request) -> Response | ASGIApp:
             prompt.token_ids,
             request_id=message_id,
             names=(message_id, request_id(request)),
-            max_tokens=body.max_tokens and max(body.max_tokens, 1),
+            # A client that asks for none warms the cache: it gets the least there is.
+            max_tokens=None if body.max_tokens is None else max(body.max_tokens, 1),
             param="messages",
         ),
         prompt.grammar,
