@@ -25,6 +25,8 @@ def test_one_op_as_the_kernels_explain_it(capsys):
     [
         (["--op", "linaer"], "there is no op 'linaer'; the ops are "),
         (["--device", "tpu"], "--device"),
+        (["tuna"], "can list or tune, not 'tuna'"),
+        (["tune", "--op", "linaer"], "there is no op 'linaer'; the ops are "),
         (["--ops", "linear"], "unknown flag --ops (did you mean --op?)"),
     ],
 )

@@ -13,6 +13,8 @@ from pathlib import Path
 from tokenlight.base.errors import ConfigError
 from tokenlight.base.log import LogLevel
 
+KernelTuning: typing.TypeAlias = typing.Literal["use", "ignore"]
+
 
 def _path(name: str, text: str) -> Path:
     if not text:
@@ -50,6 +52,12 @@ class Env:
     log_level: LogLevel = "info"
     """TOKENLIGHT_LOG_LEVEL: debug, info, warning or error; the flag --log-level wins."""
 
+    kernel_tuning: KernelTuning = "use"
+    """TOKENLIGHT_KERNEL_TUNING: use what `tokenlight kernels tune` measured here, or ignore it.
+
+    Ignoring it, machines of one kind choose the same kernels, so their results are the same bits.
+    """
+
 
 def read_env(environ: Mapping[str, str] | None = None) -> Env:
     """Parse the environment.
@@ -68,6 +76,9 @@ def read_env(environ: Mapping[str, str] | None = None) -> Env:
         raise ConfigError(
             f"TOKENLIGHT_LOG_LEVEL must be debug, info, warning or error, got {level!r}"
         )
+    tuning = source.get("TOKENLIGHT_KERNEL_TUNING", "use").lower()
+    if tuning not in ("use", "ignore"):
+        raise ConfigError(f"TOKENLIGHT_KERNEL_TUNING must be use or ignore, got {tuning!r}")
     return Env(
         cache_dir=(
             _default_cache_dir(source) if cache is None else _path("TOKENLIGHT_CACHE", cache)
@@ -75,6 +86,7 @@ def read_env(environ: Mapping[str, str] | None = None) -> Env:
         api_key=source.get("TOKENLIGHT_API_KEY") or None,
         num_threads=None if threads is None else _count("TOKENLIGHT_NUM_THREADS", threads),
         log_level=typing.cast(LogLevel, level),
+        kernel_tuning=typing.cast(KernelTuning, tuning),
     )
 
 

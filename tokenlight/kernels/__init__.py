@@ -6,7 +6,7 @@ each contract has them.
 """
 
 from tokenlight.kernels.backends import load_backends
-from tokenlight.kernels.explain import explain
+from tokenlight.kernels.explain import explain, explain_tuning
 from tokenlight.kernels.formats import FORMATS, Format
 from tokenlight.kernels.machine import default_device
 from tokenlight.kernels.ops import OPS
@@ -36,7 +36,9 @@ from tokenlight.kernels.ops.to_float32 import to_float32
 from tokenlight.kernels.ops.write_kv import write_kv_
 from tokenlight.kernels.ops.write_latent import write_latent_
 from tokenlight.kernels.pack import PackedLinear, pack_linear
+from tokenlight.kernels.plugins import load_plugins
 from tokenlight.kernels.threads import set_num_threads
+from tokenlight.kernels.tuning import apply_default
 from tokenlight.kernels.weight_memory import weight_memory
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "embedding",
     "embedding_slice",
     "explain",
+    "explain_tuning",
     "gather_rows",
     "gelu_tanh_mul",
     "head_linear",
@@ -76,3 +79,5 @@ __all__ = [
 ]
 
 load_backends(default_device())
+load_plugins()
+apply_default(default_device())

@@ -9,7 +9,7 @@ that can serve it, and remembered. Under `torch.fx` a call is one node, whose ta
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
 
@@ -81,6 +81,7 @@ class Op(Generic[P, R]):
         self._first = parameters.index(first)
         self._second = parameters.index(second)
         self._bound: dict[Site | tuple[Any, ...], Callable[P, R]] = {}
+        self._preferred: Mapping[Site, str] = {}
         self._shape: Callable[..., R] | None = None
         self.__doc__ = contract.__doc__
         self.__name__ = contract.__name__
@@ -118,7 +119,7 @@ class Op(Generic[P, R]):
         return Site(first.device.type, first.dtype, second.dtype, weight_format)
 
     def bind(self, site: Site) -> Implementation[P, R]:
-        """The highest-ranked implementation that can serve `site`.
+        """The implementation for `site`: the preferred, else the highest-ranked, that can serve it.
 
         Raises:
             LookupError: none can; says why for each.
@@ -127,7 +128,18 @@ class Op(Generic[P, R]):
         if not able:
             reasons = "; ".join(f"{i.backend} {i.why_not(site)}" for i in self.implementations)
             raise LookupError(f"no implementation of {self.name} for {site}: {reasons}")
-        return max(able, key=lambda i: i.rank)
+        preferred = self._preferred.get(site)
+        return max(able, key=lambda i: (i.backend == preferred, i.rank))
+
+    def prefer(self, backends: Mapping[Site, str]) -> None:
+        """Choose these before ranks do, in place of what was preferred so far."""
+        self._preferred = dict(backends)
+        self._bound.clear()
+
+    def keep_first(self, count: int) -> None:
+        """Forget the implementations that were registered after the first `count`."""
+        del self.implementations[count:]
+        self._bound.clear()
 
     def implement(
         self,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which implementation each op would use on a device, and why not the others."""
+"""Which implementation each op would use on a device, and why not the others; and tuning, told."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -8,11 +8,13 @@ from typing import Any
 import torch
 
 from tokenlight.kernels.backends import load_backends
-from tokenlight.kernels.contract import Op, Site
+from tokenlight.kernels.contract import Implementation, Op, Site
 from tokenlight.kernels.formats import FORMATS
 from tokenlight.kernels.formats.tile16 import TILE16
 from tokenlight.kernels.machine import default_device, features
 from tokenlight.kernels.ops import OPS
+from tokenlight.kernels.plugins import PLUGINS
+from tokenlight.kernels.tuning import benches_of, save, tune, tuning_path
 
 _TYPED_BY_INTEGERS = ("embedding", "embedding_slice", "rope_angles")
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -29,28 +31,62 @@ def explain(device: str | None = None, op: str | None = None) -> list[str]:
     Raises:
         ValueError: there is no such op.
     """
-    chosen = device or default_device()
-    if op is not None and op not in OPS:
-        raise ValueError(f"there is no op {op!r}; the ops are {', '.join(sorted(OPS))}")
-    load_backends(chosen)
+    chosen, names = _asked(device, op)
     lines = [f"{chosen}: {', '.join(sorted(features(chosen))) or 'no native kernels'}"]
-    for name in [op] if op else sorted(OPS):
+    lines += [str(plugin) for plugin in PLUGINS]
+    for name in names:
         lines += [_explain_site(OPS[name], site) for site in _sites(OPS[name], chosen)]
     return lines
 
 
+def explain_tuning(device: str | None = None, op: str | None = None) -> Iterator[str]:
+    """Measure the kernels of a device that compete, keep the fastest, and say so line by line."""
+    chosen, names = _asked(device, op)
+    if chosen != default_device():
+        raise ValueError(f"cannot measure on {chosen}: this machine has {default_device()} only")
+    path = tuning_path(chosen)
+    found = []
+    for name in names:
+        for tuned in tune(OPS[name], benches_of(OPS[name], chosen)):
+            found.append(tuned)
+            times = sorted(tuned.relative.items(), key=lambda item: item[1])
+            told = ", ".join(f"{backend} x{relative:.2f}" for backend, relative in times)
+            yield f"{_named(OPS[name], tuned.site)}: {tuned.backend} ({told})"
+    save(path, found)
+    yield f"{len(found)} sites have a choice; kept in {path}"
+
+
+def _asked(device: str | None, op: str | None) -> tuple[str, list[str]]:
+    """The device and the ops that are asked about, their implementations loaded."""
+    chosen = device or default_device()
+    if op is not None and op not in OPS:
+        raise ValueError(f"there is no op {op!r}; the ops are {', '.join(sorted(OPS))}")
+    load_backends(chosen)
+    return chosen, [op] if op else sorted(OPS)
+
+
 def _explain_site(op: Op[..., Any], site: Site) -> str:
     best = op.bind(site)
-    what = f"{op.name}[{_short(site.dtype)}"
-    if site.stored is not site.dtype:
-        what += f", {_short(site.stored)}"
-    what += f", {site.format}]" if site.format else "]"
     others = [
-        f"{i.backend}: {i.why_not(site) or f'rank {i.rank} < {best.rank}'}"
+        f"{i.backend}: {i.why_not(site) or _lower(i, best)}"
         for i in op.implementations
         if i is not best
     ]
-    return f"{what}: {best.backend}" + (f" ({'; '.join(others)})" if others else "")
+    return f"{_named(op, site)}: {best.backend}" + (
+        f" ({'; '.join(others)})" if others else ""
+    )
+
+
+def _lower(other: Implementation[..., Any], best: Implementation[..., Any]) -> str:
+    """Why an implementation that could serve is not the one."""
+    return f"rank {other.rank} < {best.rank}" if other.rank < best.rank else "slower when tuned"
+
+
+def _named(op: Op[..., Any], site: Site) -> str:
+    what = f"{op.name}[{_short(site.dtype)}"
+    if site.stored is not site.dtype:
+        what += f", {_short(site.stored)}"
+    return what + (f", {site.format}]" if site.format else "]")
 
 
 def _sites(op: Op[..., Any], device: str) -> Iterator[Site]:
