@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of the Hub's HTTP that its client uses to list and fetch a model, on loopback."""
 
+import contextlib
 import hashlib
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,12 +22,17 @@ TOKEN = "hf_let_me_in"
 
 @dataclass
 class FakeHub:
-    """Repositories by id; those in `gated` want TOKEN. `fetched` are the files that were sent."""
+    """Repositories by id; those in `gated` want TOKEN. `fetched` are the files that were sent.
+
+    While `holds_back` is set, a file stops halfway; `is_holding` tells that one has.
+    """
 
     repositories: dict[str, dict[str, bytes]]
     gated: set[str] = field(default_factory=set)
     fetched: list[str] = field(default_factory=list)
     endpoint: str = ""
+    holds_back: threading.Event = field(default_factory=threading.Event)
+    is_holding: threading.Event = field(default_factory=threading.Event)
 
 
 class Answer(BaseHTTPRequestHandler):
@@ -88,7 +95,18 @@ class Answer(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         if not is_head:
-            self.wfile.write(body)
+            self.write(body)
+
+    def write(self, body: bytes) -> None:
+        half = len(body) // 2
+        self.wfile.write(body[:half])
+        if FILE.fullmatch(unquote(urlsplit(self.path).path)):
+            while self.hub.holds_back.is_set():
+                self.wfile.flush()
+                self.hub.is_holding.set()
+                time.sleep(0.02)
+        with contextlib.suppress(ConnectionError):
+            self.wfile.write(body[half:])
 
 
 @contextmanager

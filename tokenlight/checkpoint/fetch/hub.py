@@ -96,6 +96,10 @@ def _download(
         found = api.snapshot_download(
             repository, revision=revision, cache_dir=cache_dir, allow_patterns=patterns
         )
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, SIGTERM
+        text = f"interrupted; the files of {repository} that are whole stay in the Hub's cache"
+        progress(FetchProgress(stage="stop", text=text))
+        raise
     except GatedRepoError as fault:
         raise DownloadFailed(f"the Hub refuses {repository}, which is gated; {ADVICE}") from fault
     except RepositoryNotFoundError as fault:

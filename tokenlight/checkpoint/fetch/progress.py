@@ -10,7 +10,7 @@ from typing import Literal
 class FetchProgress:
     """One line of news. Bytes count within the stage."""
 
-    stage: Literal["start", "wait", "download", "verify", "done"]
+    stage: Literal["start", "wait", "download", "verify", "done", "stop"]
     text: str
     done_bytes: int = 0
     total_bytes: int = 0
