@@ -70,7 +70,9 @@ def pack_linear(
         return PackedLinear(_LAYOUTS[best.layout][1](parts, weight_format), best)
     flat = [part.reshape(-1, row_bytes) for part in parts]
     rows = flat[0]
-    if len(flat) > 1:
+    if len(flat) > 1 and rows.device.type != "cpu":
+        rows = torch.cat(flat)
+    elif len(flat) > 1:
         rows = weight_memory.allocate(num_bytes).view(n, row_bytes)
         torch.cat(flat, out=rows)
     return PackedLinear(

@@ -26,7 +26,12 @@ def make_step(plan: StepPlan, kv: KvCache) -> Step:
 
 
 def make_trial_step(
-    kv: KvCache, *, num_tokens: int = 1, num_requests: int = 1, device: torch.device | str = "cpu"
+    kv: KvCache,
+    *,
+    num_tokens: int = 1,
+    num_requests: int = 1,
+    num_columns: int = 1,
+    device: torch.device | str = "cpu",
 ) -> Step:
     """To be run before any request owns a block: each request's KV is in the first blocks.
 
@@ -34,6 +39,7 @@ def make_trial_step(
         kv: has blocks for `num_tokens`.
         num_tokens: of all requests, which have as many each, and the last what is left over.
         num_requests: each is sampled from.
+        num_columns: least width of the block table, of which kernels may make something.
         device: where the step's tensors are.
     """
     each = num_tokens // num_requests
@@ -42,14 +48,16 @@ def make_trial_step(
     lengths = starts.diff()
     positions = torch.cat([torch.arange(n, dtype=torch.int32) for n in lengths.tolist()])
     block_tokens = kv.layer(0)[0].shape[2]
-    blocks = torch.arange(-(-int(lengths.max()) // block_tokens), dtype=torch.int32)
+    num_blocks = -(-int(lengths.max()) // block_tokens)
+    table = torch.zeros(num_requests, max(num_blocks, num_columns), dtype=torch.int32)
+    table[:, :num_blocks] = torch.arange(num_blocks)
     return Step(
         token_ids_T=torch.zeros(num_tokens, dtype=torch.int32, device=device),
         positions_T=positions.to(device),
         query_starts=starts.to(device),
         kv_lens=lengths.to(device),
         slots=torch.arange(num_requests, dtype=torch.int32, device=device),
-        block_table=blocks.expand(num_requests, -1).contiguous().to(device),
+        block_table=table.to(device),
         sampled_rows=(starts[1:] - 1).to(device),
         kv=kv,
     )

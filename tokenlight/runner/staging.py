@@ -90,7 +90,7 @@ class Staging:
         self._kv = kv
         self._pad_slot = config.max_num_requests
         num_columns = -(-config.max_model_tokens // config.block_tokens)
-        largest = Size(config.max_step_tokens, config.max_num_requests, config.max_num_requests)
+        largest = Size(config.max_step_tokens, config.max_num_requests, config.max_step_tokens)
         num_words = sum(_words(each, largest) for each in _FIELDS) + 2 * _MAX_PATCHES
         # A step may be staged while `overlap` others have not been waited for.
         self._hosts = [

@@ -7,7 +7,9 @@ from torch import Tensor
 
 from tokenlight import kernels
 from tokenlight.weights.slot import Target
-from tokenlight.weights.stored import StoredTensor
+from tokenlight.weights.stored import DENSE_DTYPES, StoredTensor
+
+_DENSE_NAMES = {dtype: name for name, dtype in DENSE_DTYPES.items()}
 
 
 def pack_rows(parts: Sequence[StoredTensor], target: Target) -> tuple[Tensor, kernels.Format]:
@@ -21,7 +23,14 @@ def pack_rows(parts: Sequence[StoredTensor], target: Target) -> tuple[Tensor, ke
         device=target.device.type,
         dtype=target.dtype,
     )
+    if target.device.type == "cuda":
+        weight, weight_format = packed.weight.to(target.device), packed.format
+        if weight_format.is_dense and weight.dtype is not target.dtype:
+            # One type throughout: GPUs multiply no two.
+            weight = weight.to(target.dtype)
+            weight_format = kernels.FORMATS[_DENSE_NAMES[target.dtype]]
+        return weight, weight_format
     is_mapped = packed.weight.data_ptr() == first.rows.data_ptr()
-    if is_mapped and target.device.type == "cpu":
+    if is_mapped:
         return kernels.weight_memory.copy(packed.weight), packed.format
-    return packed.weight.to(target.device), packed.format
+    return packed.weight, packed.format
