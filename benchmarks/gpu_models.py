@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders with config.json alone, in the shapes of known models: run with --load-format dummy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+_COMMON: dict[str, Any] = {
+    "torch_dtype": "bfloat16",
+    "max_position_embeddings": 131072,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1000000.0,
+    "hidden_act": "silu",
+    "attention_bias": False,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+}
+SHAPES: dict[str, dict[str, Any]] = {
+    "qwen3_8b": {
+        "model_type": "qwen3",
+        "architectures": ["Qwen3ForCausalLM"],
+        "vocab_size": 151936,
+        "hidden_size": 4096,
+        "intermediate_size": 12288,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "tie_word_embeddings": False,
+    },
+    "llama_1b": {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": 128256,
+        "hidden_size": 2048,
+        "intermediate_size": 8192,
+        "num_hidden_layers": 16,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+        "tie_word_embeddings": True,
+    },
+    "tiny": {
+        "model_type": "qwen3",
+        "architectures": ["Qwen3ForCausalLM"],
+        "vocab_size": 2048,
+        "hidden_size": 256,
+        "intermediate_size": 512,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "tie_word_embeddings": False,
+    },
+}
+
+
+def write_model(name: str, parent: Path, **changes: Any) -> Path:
+    """The folder of a shape, with some of its numbers changed."""
+    folder = parent / name
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps({**_COMMON, **SHAPES[name], **changes}))
+    return folder
+
+
+def flops_per_token(name: str) -> float:
+    """Of the matrices that every token of a prompt passes: two operations per weight."""
+    s = SHAPES[name]
+    hidden, inner, heads = s["hidden_size"], s["intermediate_size"], s["num_attention_heads"]
+    kv_heads, head_dim, layers = s["num_key_value_heads"], s["head_dim"], s["num_hidden_layers"]
+    qkv_o = hidden * head_dim * (2 * heads + 2 * kv_heads)
+    return 2.0 * layers * (qkv_o + 3 * hidden * inner)
+
+
+def attention_flops(name: str, num_tokens: int, num_before: int = 0) -> float:
+    """Of a causal prompt: scores and sums, two operations each."""
+    s = SHAPES[name]
+    pairs = num_tokens * num_before + num_tokens * (num_tokens + 1) / 2
+    return 4.0 * pairs * s["num_attention_heads"] * s["head_dim"] * s["num_hidden_layers"]

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a decode step's time goes on a GPU: the host's part, and kernel by kernel.
+
+The real loop and runner in this process, dummy weights: `python -m benchmarks.gpu_step [SHAPE]
+[BATCH ...] [--layers N] [--device cpu]`. Per batch it prints the time of a step, what the loop's
+thread spent outside waiting for the device, and torch's profile of twenty steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.gpu_models import SHAPES, write_model
+from tokenlight import wire
+from tokenlight.config import EngineConfig, ModelConfig, SchedulerConfig
+from tokenlight.control import Scheduler
+from tokenlight.engine.heartbeat import Board
+from tokenlight.engine.loop import Loop
+from tokenlight.runner import ModelRunner, scheduler_config
+from tokenlight.runner.staged import StagedLaunch
+
+CONTEXT_TOKENS = 512
+NUM_STEPS = 200
+PROFILED_STEPS = 20
+MAX_STEPS = 4000
+
+
+class Clock:
+    """Mail that asks for `batch` answers and stops the loop after so many steps."""
+
+    def __init__(self, batch: int, num_steps: int) -> None:
+        self._batch = batch
+        self._num_steps = num_steps
+        self.loop: Loop
+        self.num_sent = 0
+        self.started_s = self.ended_s = 0.0
+        self.is_asked = False
+
+    def wait(self) -> None:
+        if self.is_asked:
+            raise RuntimeError("the engine is idle before the steps were done")
+
+    def wake(self) -> None: ...
+
+    def read(self) -> Iterator[wire.ToEngine]:
+        if self.is_asked:
+            return
+        self.is_asked = True
+        for index in range(self._batch):
+            yield wire.Generate(
+                request_id=f"r{index}",
+                prompt_token_ids=wire.pack_token_ids(
+                    [(7 * index + i) % 2000 for i in range(CONTEXT_TOKENS)]
+                ),
+                sampling=wire.SamplingParams(temperature=0.0),
+                max_new_tokens=MAX_STEPS,
+            )
+
+    def send(self, message: wire.FromEngine) -> None:
+        assert isinstance(message, wire.Deltas)
+        for delta in message.deltas:
+            assert delta.finish_reason is None, delta.error
+        if len(message.deltas) < self._batch:
+            return  # prompts are still computed
+        if self.num_sent == 0:
+            self.started_s = time.perf_counter()
+            waited.clear()
+        self.num_sent += 1
+        if self.num_sent > self._num_steps:
+            self.ended_s = time.perf_counter()
+            self.loop.is_stopping = True
+
+
+waited: list[float] = []
+
+
+def count_waits() -> None:
+    """From now on the time that launches are waited for is noted."""
+    plain = StagedLaunch.token_ids
+
+    def timed(self: StagedLaunch) -> object:
+        started_s = time.perf_counter()
+        ids = plain(self)
+        waited.append(time.perf_counter() - started_s)
+        return ids
+
+    StagedLaunch.token_ids = timed  # type: ignore[assignment, method-assign]
+
+
+def play(runner: ModelRunner, batch: int, num_steps: int) -> Clock:
+    scheduler = Scheduler(scheduler_config(runner.config, hash_key=bytes(16)))
+    clock = Clock(batch, num_steps)
+    board = Board(stats=scheduler.stats(), full_step_s=1.0)
+    clock.loop = Loop(scheduler, runner, clock, board, overlap=runner.config.overlap)
+    clock.loop.run()
+    if runner.config.device == "cuda":
+        torch.cuda.synchronize()
+    return clock
+
+
+def measure(runner: ModelRunner, name: str, batches: Iterable[int], *, has_profile: bool) -> None:
+    for batch in batches:
+        play(runner, batch, 20)
+        clock = play(runner, batch, NUM_STEPS)
+        step_us = (clock.ended_s - clock.started_s) / NUM_STEPS * 1e6
+        host_us = step_us - sum(waited) / len(waited) * 1e6
+        print(
+            f"{name} batch={batch} step_us={step_us:.0f} host_us={host_us:.0f} "
+            f"tokens_s_user={1e6 / step_us:.1f}",
+            flush=True,
+        )
+        if has_profile:
+            with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+                play(runner, batch, PROFILED_STEPS)
+            table = profiled.key_averages().table(
+                sort_by="self_cuda_time_total", row_limit=24, max_name_column_width=60
+            )
+            print(table, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("shape", nargs="?", default="qwen3_8b", choices=sorted(SHAPES))
+    parser.add_argument("batches", nargs="*", type=int, default=[1, 16])
+    parser.add_argument("--layers", type=int)
+    parser.add_argument("--device", default="cuda", choices=["cpu", "cuda"])
+    parser.add_argument("--overlap", type=int, default=1)
+    parser.add_argument("--no-profile", action="store_true")
+    args = parser.parse_args()
+    changes = {} if args.layers is None else {"num_hidden_layers": args.layers}
+    count_waits()
+    with tempfile.TemporaryDirectory() as parent:
+        folder = write_model(args.shape, Path(parent), **changes)
+        started_s = time.perf_counter()
+        runner = ModelRunner.load(
+            EngineConfig(
+                model=ModelConfig(model=str(folder), load_format="dummy"),
+                scheduler=SchedulerConfig(
+                    max_num_requests=16, max_model_tokens=8192, overlap=args.overlap
+                ),
+                device=args.device,
+            )
+        )
+        print(f"{args.shape} loaded in {time.perf_counter() - started_s:.1f} s", flush=True)
+        measure(runner, args.shape, args.batches, has_profile=not args.no_profile)
+
+
+if __name__ == "__main__":
+    main()
