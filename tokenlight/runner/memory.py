@@ -17,6 +17,7 @@ from tokenlight.runner.batch import make_trial_step
 from tokenlight.runner.prompt_logprobs import SLICE_ROWS
 from tokenlight.runner.resolve import Limits, ModelShape
 from tokenlight.spmd import Limits as RowLimits
+from tokenlight.spmd import Ranks
 
 # Captured steps hold logits of their own, a few copies of them, and what their kernels ask for.
 _LOGITS_COPIES = 4
@@ -34,13 +35,16 @@ def make_pool(layers: Sequence[CacheSpec], limits: Limits, num_blocks: int) -> D
     )
 
 
-def compile_for(model: CausalLM, pool: DevicePool, limits: Limits) -> CompiledModel:
+def compile_for(
+    model: CausalLM, pool: DevicePool, limits: Limits, ranks: Ranks | None = None
+) -> CompiledModel:
     num_rows = max(limits.max_num_requests, SLICE_ROWS)
     return compile_model(
         model,
         pool,
         device=limits.device,
         limits=RowLimits(T=limits.max_step_tokens, S=num_rows),
+        ranks=ranks,
     )
 
 
@@ -62,11 +66,12 @@ def measure_spare_bytes(
     elsewhere_bytes = total_bytes - free_bytes - reserved_bytes
     pool = make_pool(shape.layers, limits, -(-limits.max_step_tokens // limits.block_tokens))
     compiled = compile_for(model, pool, limits)
-    for num_tokens in (limits.max_step_tokens, limits.max_num_requests):
+    for num_tokens, num_requests in _trials(limits):
         step = make_trial_step(
             pool,
             num_tokens=num_tokens,
-            num_requests=min(num_tokens, limits.max_num_requests),
+            num_requests=num_requests,
+            num_columns=-(-shape.max_model_tokens // limits.block_tokens),
             device=limits.device,
         )
         vocab_size = compiled(step).shape[1]
@@ -86,6 +91,13 @@ def measure_spare_bytes(
             f"--max-num-batched-tokens or --max-num-seqs, or take a smaller model"
         )
     return spare_bytes
+
+
+def _trials(limits: Limits) -> list[tuple[int, int]]:
+    """Tokens and requests of the steps that may need most: kernels choose by both."""
+    most, requests = limits.max_step_tokens, limits.max_num_requests
+    sizes = [(most, 1), (most, requests), (min(512, most), 1), (requests, requests)]
+    return [(tokens, min(tokens, each)) for tokens, each in sizes]
 
 
 @contextmanager
