@@ -10,8 +10,10 @@ import torch
 
 from tokenlight.base.errors import UnsupportedCheckpoint
 from tokenlight.checkpoint import Checkpoint
+from tokenlight.kernels import FORMATS, Format
 from tokenlight.models.base import CausalLM, Config
 from tokenlight.models.compiled import CompiledModel, compile_model
+from tokenlight.models.planned import ModelPlan, plan_model
 from tokenlight.models.sharding import Sharding, find_sharding
 from tokenlight.nn import CacheSpec
 from tokenlight.spmd import Mesh
@@ -22,11 +24,13 @@ __all__ = [
     "CausalLM",
     "CompiledModel",
     "Config",
+    "ModelPlan",
     "Sharding",
     "cache_specs",
     "compile_model",
     "load_model",
     "model_types",
+    "plan_model",
     "shard_model",
 ]
 
@@ -35,9 +39,13 @@ __all__ = [
 ALIASES = {"gemma3_text": "gemma3", "mistral": "llama"}
 
 
+# Files that all models share.
+_NO_MODELS = {"base", "compiled", "planned", "sharding"}
+
+
 def model_types() -> list[str]:
     """Every `model_type` that has a file here, or an alias."""
-    files = {module.name for module in iter_modules(__path__)} - {"base", "compiled", "sharding"}
+    files = {module.name for module in iter_modules(__path__)} - _NO_MODELS
     return sorted(files | ALIASES.keys())
 
 
@@ -79,16 +87,22 @@ def load_model(
 def shard_model(checkpoint: Checkpoint, mesh: Mesh, dtype: torch.dtype = torch.float32) -> Sharding:
     """What the mesh's rank holds of the checkpoint's model; reads headers only.
 
+    Of a checkpoint without weights: as if they were bfloat16, which dummies are.
+
     Raises:
         ConfigError: something cannot be split evenly over the ranks.
         UnsupportedCheckpoint: as `load_model`.
         CheckpointCorrupt: likewise.
     """
     whole = _build(checkpoint, Mesh())
-    formats = stored_formats(whole, checkpoint, _file_of(checkpoint).WEIGHT_MAP)
-    return find_sharding(
-        lambda mesh: _build(checkpoint, mesh), mesh, lambda *place: formats[place], dtype
-    )
+    formats: dict[tuple[str, int], Format] = {}
+    if checkpoint.tensors:
+        formats = stored_formats(whole, checkpoint, _file_of(checkpoint).WEIGHT_MAP)
+
+    def format_of(slot: str, part: int) -> Format:
+        return formats.get((slot, part), FORMATS["bf16"])
+
+    return find_sharding(lambda mesh: _build(checkpoint, mesh), mesh, format_of, dtype)
 
 
 def _build(checkpoint: Checkpoint, mesh: Mesh) -> CausalLM:

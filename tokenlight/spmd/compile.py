@@ -13,7 +13,6 @@ from torch.fx import Graph
 
 from tokenlight.kernels.comm import Communicator
 from tokenlight.spmd.fuse import fuse
-from tokenlight.spmd.infer import infer
 from tokenlight.spmd.lower import lower
 from tokenlight.spmd.mesh import Mesh
 from tokenlight.spmd.place import place
@@ -62,5 +61,4 @@ def compile_method(
     ranks = ranks or Ranks()
     graph = placed_graph(module, method, probe, ranks)
     fuse(graph, device)
-    infer(graph, module, probe)
     return lower(graph, module, device, limits, ranks.communicator)

@@ -100,12 +100,20 @@ def _has_kernel(fused: Op[..., Any], match: Match, device: torch.device) -> bool
 
 
 def _apply(graph: Graph, fused: Op[..., Any], last: Node, match: Match) -> None:
+    picked = {stands: old for old, stands in match.replaced.items() if isinstance(stands, int)}
     with graph.inserting_before(last):
         call = graph.call_function(fused, match.args, match.options)
         call.meta |= {key: last.meta.get(key) for key in ("line", "path")}
+        # Later patterns ask what this gives.
+        call.meta["value"] = (
+            tuple(picked[i].meta["value"] for i in range(len(picked)))
+            if picked
+            else last.meta["value"]
+        )
         for old, stands in match.replaced.items():
             if isinstance(stands, int):
                 stands = graph.call_function(operator.getitem, (call, stands))
+                stands.meta["value"] = old.meta["value"]
             old.replace_all_uses_with(stands or call)
     for old in sorted(match.replaced, reverse=True):
         graph.erase_node(old)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes and dtypes of every node, without numbers, by running the graph on device "meta".
+"""Shapes and dtypes of every node, without numbers, by running it on device "meta".
 
 Row counts differ from step to step, so the probe has row counts that nothing else has: a first
 dimension is T tokens, S sampled rows, or a multiple of one. All other dimensions are fixed.
@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.fx import Graph, Node
+from torch.fx import Node
 from torch.fx.node import map_arg
 
 from tokenlight.kernels.contract import Op
@@ -37,13 +37,6 @@ def rows_of(value: Tensor) -> Rows:
         if count and count % probe == 0:
             return Rows("T" if of == "T" else "S", count // probe)
     raise ValueError(f"the first dimension of {list(value.shape)} is no row count of a step")
-
-
-def infer(graph: Graph, module: nn.Module, probe: Any) -> None:
-    """Give each node its value: a meta tensor, a tuple of them, or a part of the step."""
-    for node in graph.nodes:
-        if "value" not in node.meta:
-            node.meta["value"] = infer_node(node, module, probe)
 
 
 def infer_node(node: Node, module: nn.Module, probe: Any) -> Any:

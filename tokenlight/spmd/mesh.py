@@ -31,12 +31,15 @@ class Mesh:
     """A grid of ranks, the last axis the fastest.
 
     A role is a kind of group: `attn_tp`, `dense_tp` and `moe_tp` are neighbours that share layers,
-    `dp` are ranks with different tokens in attention, `ep` ranks with different experts.
+    `dp` are ranks with different tokens in attention, `ep` ranks with different experts, `all` is
+    every rank.
     """
 
     sizes: tuple[int, ...] = ()
     roles: dict[str, Axes] = field(
-        default_factory=lambda: dict.fromkeys(("attn_tp", "dense_tp", "moe_tp", "dp", "ep"), ())
+        default_factory=lambda: dict.fromkeys(
+            ("attn_tp", "dense_tp", "moe_tp", "dp", "ep", "all"), ()
+        )
     )
     rank: int = 0
 
@@ -68,6 +71,7 @@ class Mesh:
             "moe_tp": inside(widths.moe_tp),
             "dp": outside(widths.attn_tp),
             "ep": outside(widths.moe_tp),
+            "all": inside(widths.num_ranks),
         }
         return cls(tuple(outer // inner for inner, outer in pairwise(chain))[::-1], roles)
 

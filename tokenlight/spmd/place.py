@@ -105,9 +105,12 @@ class _Placing:
         return _layout_of(node.args[0])
 
     def _enter(self, node: Node, boundary: Boundary) -> Layout:
-        """Bring an argument to what the module wants in its group."""
+        """Bring an argument to what the module wants in its group; elsewhere to whole tokens."""
         here = _layout_of(node.args[0])
-        there = self._declared(here, boundary)
+        whole = tuple(
+            tokens if p == PARTIAL else p for p, tokens in zip(here, self._by_tokens, strict=True)
+        )
+        there = self._declared(whole, boundary)
         moved = self._move(node.args[0], there, node)
         if moved is None:
             raise boundary.is_not(shown(here), shown(there))

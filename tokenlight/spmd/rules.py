@@ -14,7 +14,7 @@ from tokenlight import kernels
 from tokenlight.kernels.contract import Op
 from tokenlight.spmd.placement import PARTIAL, REPLICATE, Placement, Shard
 
-R, P, S0, S1 = REPLICATE, PARTIAL, Shard(0), Shard(1)
+R, P, S0, S1, S2 = REPLICATE, PARTIAL, Shard(0), Shard(1), Shard(2)
 
 
 class Row(NamedTuple):
@@ -63,6 +63,12 @@ RULES: dict[Op[..., Any], tuple[Row, ...]] = {
         ((S1, S1, P), P),
         ((P, R, P), P),
     ),
+    kernels.moe: _rows(
+        ((R,), R),
+        ((S0, S0, S0, R, R, R, R), S0),
+        ((R, R, R, S0, S0, S0, S0), P),  # a rank has some experts
+        ((R, R, R, S1, S2, S1, P), P),  # or some features of each
+    ),
     kernels.paged_attention: _rows(
         ((R, *_CACHES, *_BATCH_R, R), R),
         ((S1, *_CACHES, *_BATCH_R, S0), S1),
@@ -71,6 +77,7 @@ RULES: dict[Op[..., Any], tuple[Row, ...]] = {
     kernels.rms_norm: (*_rows(*_TOKENWISE), Row((S1, R), S1, num_dims=3)),  # each head by itself
     kernels.rope_: _rows(((R, R, R), R), ((S1, S1, R), S1), ((S0, S0, S0), S0)),
     kernels.rope_angles: _rows(*_TOKENWISE),
+    kernels.route: _rows(*_TOKENWISE),
     kernels.scale: _rows(*_LINEAR),
     kernels.silu_mul: _rows(*_ELEMENTWISE),
     kernels.softcap: _rows(*_ELEMENTWISE),

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every model on every mesh: logits equal one device's, weights are shared, collectives pinned."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.models.hugging_face import make_twin, random_state
+from tests.models.rig import BLOCK_TOKENS, integers
+from tests.models.test_every_model import VARIANTS
+from tests.models.tiny import llama_config, random_llama, write_gguf
+from tests.spmd.ranks import FakeWorld
+from tokenlight.base.errors import ConfigError, UnsupportedCheckpoint
+from tokenlight.checkpoint import Checkpoint, open_checkpoint
+from tokenlight.kv import DevicePool
+from tokenlight.models import CompiledModel, cache_specs, compile_model, load_model, shard_model
+from tokenlight.nn import Step
+from tokenlight.spmd import Limits, Mesh, Ranks, Widths
+
+LIMITS = Limits(T=64, S=64)
+BLOCKS = 16
+MESHES = {
+    "tp2": Widths(num_ranks=2, attn_tp=2, dense_tp=2, moe_tp=2),
+    "tp4": Widths(num_ranks=4, attn_tp=4, dense_tp=4, moe_tp=4),
+    "attn-tp2-dp2": Widths(num_ranks=4, attn_tp=2, dense_tp=4, moe_tp=4),
+}
+# Weights that every rank has whole, by the end of their buffer's name. Of a bias that is added to a
+# sum over ranks the first has the numbers, the others zeros.
+REPLICATED = ("norm.weight_D", ".frequencies", "o_proj.bias_N", "down_proj.bias_N")
+PROMPTS = {0: [5, 9, 2, 77, 31, 8, 100, 3], 1: [44, 1, 250, 13, 13, 60, 7, 299]}
+
+
+MODELS = ("llama-biases", "qwen2-tied-yarn", "qwen3-biases", "gemma2", "gemma3")
+QUICK = {("llama-biases", "tp4"), ("qwen3-biases", "tp2"), ("gemma3", "attn-tp2-dp2")}
+CASES = [
+    pytest.param(
+        model,
+        MESHES[mesh],
+        id=f"{model}-{mesh}",
+        marks=[] if (model, mesh) in QUICK else [pytest.mark.slow],
+    )
+    for model, mesh in product(MODELS, MESHES)
+]
+
+
+def save(name: str, path: Path) -> Checkpoint:
+    """Two layers of a variant, written as its own kind of checkpoint."""
+    variant = VARIANTS[name]
+    config = {**variant.config, "num_hidden_layers": 2}
+    state = random_state(variant.model_type, config, seed=3)
+    if variant.architecture is None:
+        make_twin(variant.model_type, config, state).save_pretrained(path)
+    else:
+        write_gguf(path, variant.architecture, config, state, tokenizer=False)
+    return open_checkpoint(path)
+
+
+class Rank:
+    """A rank's compiled model and its KV."""
+
+    def __init__(self, checkpoint: Checkpoint, mesh: Mesh, world: FakeWorld) -> None:
+        self.sharding = shard_model(checkpoint, mesh)
+        self.model = load_model(checkpoint, sharding=self.sharding)
+        self.pool = DevicePool(
+            cache_specs(checkpoint, mesh),
+            num_blocks=BLOCKS,
+            block_tokens=BLOCK_TOKENS,
+            dtype=torch.float32,
+        )
+        ranks = Ranks(mesh, self.sharding.layouts, world.rank(mesh.rank))
+        self.compiled: CompiledModel = compile_model(
+            self.model, self.pool, limits=LIMITS, ranks=ranks
+        )
+
+    def run(self, tokens: list[int], start: int) -> Tensor:
+        count = len(tokens)
+        step = Step(
+            token_ids_T=integers(tokens),
+            positions_T=integers(range(start, start + count)),
+            query_starts=integers([0, count]),
+            kv_lens=integers([start + count]),
+            slots=integers([0]),
+            block_table=integers(range(BLOCKS)).view(1, -1),
+            sampled_rows=integers(range(count)),
+            kv=self.pool,
+        )
+        return self.compiled(step).clone()  # the next step writes to the same memory
+
+
+def run_all(checkpoint: Checkpoint, mesh: Mesh) -> tuple[FakeWorld, list[Rank], list[Tensor]]:
+    """Prefill in two chunks, then a token; ranks with other tokens have another prompt."""
+    world = FakeWorld(mesh.num_ranks)
+    ranks = [Rank(checkpoint, mesh.at(r), world) for r in range(mesh.num_ranks)]
+    tp = mesh.size(mesh.roles["attn_tp"])
+
+    def steps(rank: int) -> Tensor:
+        prompt = PROMPTS[rank // tp]
+        chunks = (prompt[:5], prompt[5:7], prompt[7:])
+        starts = (0, 5, 7)
+        return torch.cat([ranks[rank].run(*step) for step in zip(chunks, starts, strict=True)])
+
+    return world, ranks, world.run(steps)
+
+
+def alone(checkpoint: Checkpoint, prompt: list[int]) -> Tensor:
+    rank = Rank(checkpoint, Mesh(), FakeWorld(1))
+    with torch.inference_mode():
+        return rank.run(prompt, 0)
+
+
+@pytest.mark.parametrize(("model", "widths"), CASES)
+def test_logits_equal_one_device_and_weights_are_shared(
+    tmp_path: Path, model: str, widths: Widths
+) -> None:
+    checkpoint, mesh = save(model, tmp_path / "model"), Mesh.of(widths)
+    _, ranks, logits = run_all(checkpoint, mesh)
+    want = {group: alone(checkpoint, prompt) for group, prompt in PROMPTS.items()}
+    for rank, ours in enumerate(logits):
+        theirs = want[rank // widths.attn_tp]
+        assert float((ours - theirs).abs().max()) < 1e-4
+        assert float(theirs.std()) > 0.5
+    for rank in ranks:
+        check_bytes(checkpoint, widths, rank)
+
+
+def check_bytes(checkpoint: Checkpoint, widths: Widths, rank: Rank) -> None:
+    """Exactly its share of every weight, but of those named above."""
+    whole = dict(shard_model(checkpoint, Mesh()).shapes.named_buffers())
+    heads = checkpoint.config["num_attention_heads"]
+    kv_heads = checkpoint.config["num_key_value_heads"]
+    heads_here = heads // widths.attn_tp + 2 * max(1, kv_heads // widths.attn_tp)
+    for name, buffer in rank.model.named_buffers():
+        if name.endswith(REPLICATED):
+            share = Fraction(1)
+        elif "qkv_proj" in name:
+            share = Fraction(heads_here, heads + 2 * kv_heads)
+        else:
+            share = Fraction(1, widths.dense_tp if ".mlp." in name else widths.attn_tp)
+        assert buffer.nbytes == whole[name].nbytes * share, name
+
+
+@pytest.fixture
+def llama(tmp_path: Path) -> Checkpoint:
+    config = llama_config(vocab_size=300, heads=4, kv_heads=4)
+    write_gguf(tmp_path / "tiny.gguf", "llama", config, random_llama(config, seed=5, tied=True))
+    return open_checkpoint(tmp_path / "tiny.gguf")
+
+
+def test_a_llama_on_four_ranks_sums_twice_per_layer(llama: Checkpoint) -> None:
+    """And once for the embedding; the head's vocabulary is gathered."""
+    world, _, _ = run_all(llama, Mesh.of(MESHES["tp4"]))
+    num_layers, num_steps = 2, 3
+    everyone = (0, 1, 2, 3)
+    for calls in world.calls:
+        assert Counter((kind, group) for kind, group, _ in calls) == {
+            ("all_reduce", everyone): num_steps * (2 * num_layers + 1),
+            ("all_gather", everyone): num_steps,
+        }
+
+
+def test_attention_with_other_tokens_gathers_and_scatters(llama: Checkpoint) -> None:
+    """Attention is summed over its pair; around the MLP tokens are gathered and scattered."""
+    world, _, _ = run_all(llama, Mesh.of(MESHES["attn-tp2-dp2"]))
+    num_layers, num_steps = 2, 3
+    assert Counter((kind, group) for kind, group, _ in world.calls[3]) == {
+        ("all_reduce", (2, 3)): num_steps * (2 * num_layers + 1),
+        ("all_gather", (1, 3)): num_steps * num_layers,
+        ("reduce_scatter", (1, 3)): num_steps * num_layers,
+        ("all_gather", (2, 3)): num_steps,
+    }
+
+
+def test_heads_that_cannot_be_shared_are_refused(llama: Checkpoint) -> None:
+    widths = Widths(num_ranks=3, attn_tp=3, dense_tp=3, moe_tp=3)
+    with pytest.raises(ConfigError, match=r"4 attention heads .* over 3 ranks"):
+        shard_model(llama, Mesh.of(widths))
+
+
+def test_a_cut_through_a_block_is_refused_with_the_tensor(tmp_path: Path) -> None:
+    """256 features in blocks of 256 cannot be the inputs of two ranks."""
+    config = llama_config(vocab_size=300, hidden_size=256, heads=4, kv_heads=2)
+    config = {**config, "intermediate_size": 256}
+    path = tmp_path / "tiny.gguf"
+    write_gguf(path, "llama", config, random_llama(config, seed=1, tied=True), format="q4_k")
+    checkpoint = open_checkpoint(path)
+    mesh = Mesh.of(MESHES["tp2"])
+    with pytest.raises(UnsupportedCheckpoint, match=r"attn_output.weight.* q4_k block of 256"):
+        load_model(checkpoint, sharding=shard_model(checkpoint, mesh))
