@@ -90,7 +90,7 @@ ci-slow: $(STAMPS)/dev  ## sanitizers, aarch64 build, slow tests, a fresh clone 
 # ---- measure -----------------------------------------------------------------------------------------------------------
 
 bench: $(STAMPS)/dev  ## one op's implementations beside the reference and the roofline: make bench OP=linear
-	$(BIN)/python -m benchmarks.kernels $(if $(OP),--op $(OP))
+	$(BIN)/python -m benchmarks.kernels $(if $(OP),--op $(OP)) $(ARGS)
 
 bench-slice: $(STAMPS)/dev  ## the served default model beside transformers; prints BAR lines
 	$(BIN)/python -m benchmarks.slice
