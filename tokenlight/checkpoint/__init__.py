@@ -5,12 +5,13 @@ from tokenlight.checkpoint.checkpoint import Checkpoint, TensorEntry, TokenizerS
 from tokenlight.checkpoint.fetch.default_model import fetch_default_model
 from tokenlight.checkpoint.fetch.hub import fetch_hub_model, is_hub_id
 from tokenlight.checkpoint.fetch.progress import FetchProgress, Progress
-from tokenlight.checkpoint.formats import STORED_FORMATS, StoredFormat
+from tokenlight.checkpoint.formats import BYTES, STORED_FORMATS, StoredFormat
 from tokenlight.checkpoint.locate import locate_model
 from tokenlight.checkpoint.metadata import Metadata
 from tokenlight.checkpoint.open import open_checkpoint, open_tokenizer
 
 __all__ = [
+    "BYTES",
     "STORED_FORMATS",
     "Checkpoint",
     "FetchProgress",

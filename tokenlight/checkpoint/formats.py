@@ -37,3 +37,5 @@ STORED_FORMATS: dict[str, StoredFormat] = {
         StoredFormat("mxfp4", 32, 17),
     )
 }
+# Numbers that only a layer can read: halves of a format that a checkpoint stores apart.
+BYTES = StoredFormat("u8", 1, 1)

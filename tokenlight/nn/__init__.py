@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layers: each calls kernel contracts, and knows no device, no scheduler and no global state."""
 
-from tokenlight.nn.attention import Attention, AttentionShape
+from tokenlight.nn.attention import Attention, AttentionShape, SinkAttention
 from tokenlight.nn.embedding import Embedding, TiedHead
+from tokenlight.nn.gpt_oss_experts import GptOssExperts
+from tokenlight.nn.latent_attention import LatentAttention, LatentShape
 from tokenlight.nn.linear import FusedLinear, Linear
 from tokenlight.nn.mlp import GatedMLP
 from tokenlight.nn.module import TensorModule
@@ -28,13 +30,17 @@ __all__ = [
     "FusedLinear",
     "Gate",
     "GatedMLP",
+    "GptOssExperts",
     "KvCache",
+    "LatentAttention",
+    "LatentShape",
     "Linear",
     "OffsetRMSNorm",
     "RMSNorm",
     "Rope",
     "Routing",
     "SampledRows",
+    "SinkAttention",
     "SparseMLP",
     "Step",
     "TensorModule",

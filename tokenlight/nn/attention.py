@@ -4,9 +4,10 @@
 Shapes: T tokens, D hidden, H heads, K kv heads, d head dim.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from tokenlight import kernels
@@ -14,6 +15,7 @@ from tokenlight.nn.linear import FusedLinear, Linear
 from tokenlight.nn.module import TensorModule
 from tokenlight.nn.step import Step
 from tokenlight.spmd import PARTIAL, REPLICATE, placed
+from tokenlight.weights import Slot, StoredTensor, Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,8 @@ class Attention(TensorModule):
     the scores; default head_dim^-0.5. `softcap` squashes them; 0 for none. `qk_norm` makes the
     norms of queries and keys, per head.
     """
+
+    sinks: Tensor | None
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class Attention(TensorModule):
         self.o_proj = Linear(q_dim, shape.dim, bias=out_bias)
         self.q_norm = qk_norm() if qk_norm else None
         self.k_norm = qk_norm() if qk_norm else None
+        self.register_buffer("sinks", None)
 
     @placed("attn_tp", x_TD=REPLICATE, returns=PARTIAL)
     def forward(self, x_TD: Tensor, cos_sin_Td: Tensor, step: Step) -> Tensor:
@@ -71,9 +76,20 @@ class Attention(TensorModule):
             k_TKd, v_TKd, k_cache, v_cache,
             step.positions_T, step.query_starts, step.block_table, step.slots,
         )  # fmt: skip
+        sinks = () if self.sinks is None else (self.sinks,)
         out_THd = kernels.paged_attention(
             q_THd, k_cache, v_cache,
-            step.query_starts, step.kv_lens, step.block_table, step.slots,
+            step.query_starts, step.kv_lens, step.block_table, step.slots, *sinks,
             scale=self.scale, window=self.window, softcap=self.softcap,
         )  # fmt: skip
         return self.o_proj(out_THd.flatten(1))
+
+
+class SinkAttention(Attention):
+    """Attention in which a score of each head joins every softmax, and has no value."""
+
+    def slots(self) -> Mapping[str, Slot]:
+        return {"sinks": Slot(part_shapes=((self.shape.num_heads,),), fill=self._fill_sinks)}
+
+    def _fill_sinks(self, parts: Sequence[StoredTensor], target: Target) -> None:
+        self.sinks = parts[0].dense(torch.float32).to(target.device)

@@ -101,7 +101,7 @@ class Experts(TensorModule):
         if self.has_bias:
             slots |= {
                 "gate_up_proj.bias": Slot(part_shapes=(inner[:2],) * 2, fill=self._fill_bias),
-                "down_proj.bias": Slot(part_shapes=(outer[:2],), fill=self._fill_down_bias),
+                "down_proj.bias": Slot(part_shapes=(outer[:2],), fill=self.fill_down_bias),
             }
         return slots
 
@@ -115,7 +115,7 @@ class Experts(TensorModule):
         both = [part.dense(torch.float32) for part in parts]
         self.gate_up_bias = torch.cat(both, dim=1).to(target.device)
 
-    def _fill_down_bias(self, parts: Sequence[StoredTensor], target: Target) -> None:
+    def fill_down_bias(self, parts: Sequence[StoredTensor], target: Target) -> None:
         self.down_bias = parts[0].dense(torch.float32).to(target.device)
 
 
@@ -140,6 +140,7 @@ class SparseMLP(TensorModule):
         self.shared_experts = GatedMLP(dim, shared_dim) if shared_dim else None
         self.register_buffer("e_score_correction_bias", None)
 
+    @placed("all", x_TD=REPLICATE, returns=PARTIAL)
     def forward(self, x_TD: Tensor) -> Tensor:
         r = self.routing
         experts_TA, weights_TA = kernels.route(

@@ -9,7 +9,7 @@ from tokenlight.weights.piece import Piece
 from tokenlight.weights.places import WeightMap
 from tokenlight.weights.shapes import fill_without_numbers
 from tokenlight.weights.slot import HasSlots, Slot, Target
-from tokenlight.weights.stacked import pack_stacked
+from tokenlight.weights.stacked import as_dense_like, dequantized_rows, pack_stacked
 from tokenlight.weights.stored import StoredTensor
 
 __all__ = [
@@ -20,6 +20,8 @@ __all__ = [
     "StoredTensor",
     "Target",
     "WeightMap",
+    "as_dense_like",
+    "dequantized_rows",
     "fill_with_dummies",
     "fill_without_numbers",
     "is_tied",

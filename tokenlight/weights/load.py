@@ -9,7 +9,7 @@ from torch import nn
 
 from tokenlight.base.errors import CheckpointCorrupt, UnsupportedCheckpoint
 from tokenlight.checkpoint import Checkpoint, TensorEntry
-from tokenlight.kernels import FORMATS, Format
+from tokenlight.kernels import Format
 from tokenlight.weights.entries import HEAD, TABLE, plain_entries
 from tokenlight.weights.gguf_names import ROTATED, ROTATES_NEIGHBOURS
 from tokenlight.weights.mapped import MappedFiles
@@ -17,7 +17,7 @@ from tokenlight.weights.piece import Piece
 from tokenlight.weights.places import WeightMap, place_of, stored_name
 from tokenlight.weights.slot import HasSlots, Slot, Target
 from tokenlight.weights.stacked import stack
-from tokenlight.weights.stored import StoredTensor
+from tokenlight.weights.stored import STORED, StoredTensor
 
 # By our name of a slot: the pieces of its parts; their shapes.
 Pieces = Mapping[str, Sequence[Piece]]
@@ -82,7 +82,7 @@ def stored_formats(
     """How the checkpoint stores each part of each slot of a whole model; raises as loading does."""
     shapes = {name: slot.part_shapes for name, slot in slots_of(model).items()}
     sources = _assign(checkpoint, weight_map, shapes)
-    return {place: FORMATS[source.entries[0].format] for place, source in sources.items()}
+    return {place: STORED[source.entries[0].format] for place, source in sources.items()}
 
 
 def slots_of(model: nn.Module) -> dict[str, Slot]:

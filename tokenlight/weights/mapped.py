@@ -9,8 +9,7 @@ import torch
 
 from tokenlight.base.errors import CheckpointCorrupt, CheckpointNotFound
 from tokenlight.checkpoint import TensorEntry
-from tokenlight.kernels import FORMATS
-from tokenlight.weights.stored import StoredTensor
+from tokenlight.weights.stored import STORED, StoredTensor
 
 
 class MappedFiles:
@@ -38,7 +37,7 @@ class MappedFiles:
         return StoredTensor(
             name=entry.name,
             shape=entry.shape,
-            format=FORMATS[entry.format],
+            format=STORED[entry.format],
             layout=self._layout,
             rows=flat.view(num_rows, -1),
         )

@@ -15,7 +15,7 @@ from tokenlight.kernels import FORMATS, Format
 from tokenlight.kernels.formats.dequantize import dequantize
 from tokenlight.weights.pack import pack_rows
 from tokenlight.weights.slot import Target
-from tokenlight.weights.stored import StoredTensor
+from tokenlight.weights.stored import DENSE_DTYPES, StoredTensor
 
 
 def stack(each: Sequence[StoredTensor]) -> StoredTensor:
@@ -68,14 +68,20 @@ def matrices(stored: StoredTensor) -> Tensor:
     return stored.rows.reshape(*stored.shape[:-1], stored.format.row_bytes(stored.shape[-1]))
 
 
-def _as_float32(stored: StoredTensor) -> StoredTensor:
-    rows = dequantized_rows(stored).view(torch.uint8)
-    return replace(stored, format=FORMATS["f32"], rows=rows)
-
-
 def dequantized_rows(stored: StoredTensor) -> Tensor:
     """The numbers of a matrix, or of several: float32 [..., K], row after row."""
-    rows = stored.rows.reshape(-1, stored.format.row_bytes(stored.shape[-1]))
     if stored.format.is_dense:
         return stored.dense(torch.float32).view(-1, stored.shape[-1])
+    rows = stored.rows.reshape(-1, stored.format.row_bytes(stored.shape[-1]))
     return dequantize(rows, stored.format)
+
+
+def as_dense_like(stored: StoredTensor, numbers: Tensor) -> StoredTensor:
+    """Other numbers in its place: of its format if that is dense, else float32."""
+    dense = stored.format if stored.format.is_dense else FORMATS["f32"]
+    rows = numbers.to(DENSE_DTYPES[dense.name]).contiguous().view(torch.uint8)
+    return replace(stored, shape=tuple(numbers.shape), format=dense, rows=rows)
+
+
+def _as_float32(stored: StoredTensor) -> StoredTensor:
+    return as_dense_like(stored, dequantized_rows(stored).view(stored.shape))

@@ -6,14 +6,21 @@ Shapes: N rows, K elements per row; a vector is one row.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from tokenlight.kernels import Format
+from tokenlight.checkpoint import BYTES
+from tokenlight.kernels import FORMATS, Format
 
+# Bytes that a layer makes a format of.
+STORED: Mapping[str, Format] = {
+    **FORMATS,
+    BYTES.name: Format(BYTES.name, BYTES.block_elements, BYTES.block_bytes),
+}
 DENSE_DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 

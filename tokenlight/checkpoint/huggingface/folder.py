@@ -36,13 +36,7 @@ def open_folder(path: Path, *, has_weights: bool = True) -> Checkpoint:
         UnsupportedCheckpoint: it is sound, but not of a kind that we have.
     """
     raw = _read_json(path / "config.json")
-    quantization = raw.get("quantization_config")
-    if quantization is not None:
-        method = quantization.get("quant_method") if isinstance(quantization, dict) else None
-        raise UnsupportedCheckpoint(
-            f"{path}: the weights are quantized as {method!r}, which is not supported; "
-            f"use the original checkpoint or a GGUF file of it"
-        )
+    _check_quantization(raw, path)
     config = complete_config(_text_config(raw), path / "config.json")
     generation = _find_json(path / "generation_config.json")
     tokenizer_config = _find_json(path / "tokenizer_config.json")
@@ -59,6 +53,20 @@ def open_folder(path: Path, *, has_weights: bool = True) -> Checkpoint:
         bos_token_id=config["bos_token_id"],
         eos_token_ids=_eos_token_ids(config, generation),
         num_bytes=sum(each.stat().st_size for each in {e.path for e in tensors.values()}),
+    )
+
+
+def _check_quantization(raw: Mapping[str, Any], path: Path) -> None:
+    quantization = raw.get("quantization_config")
+    if quantization is None:
+        return
+    method = quantization.get("quant_method") if isinstance(quantization, dict) else None
+    # gpt-oss's experts are published so, and nothing else of it is quantized.
+    if method == "mxfp4" and raw.get("model_type") == "gpt_oss":
+        return
+    raise UnsupportedCheckpoint(
+        f"{path}: the weights are quantized as {method!r}, which is not supported; "
+        f"use the original checkpoint or a GGUF file of it"
     )
 
 

@@ -12,12 +12,17 @@ from typing import Any
 
 from tokenlight.base.errors import CheckpointCorrupt, CheckpointNotFound, UnsupportedCheckpoint
 from tokenlight.checkpoint.checkpoint import TensorEntry
-from tokenlight.checkpoint.formats import STORED_FORMATS
+from tokenlight.checkpoint.formats import BYTES, STORED_FORMATS
 
 # The format's own limit.
 MAX_HEADER_BYTES = 100_000_000
 LENGTH_BYTES = 8
-FORMATS = {"F32": "f32", "F16": "f16", "BF16": "bf16"}
+FORMATS = {
+    "F32": STORED_FORMATS["f32"],
+    "F16": STORED_FORMATS["f16"],
+    "BF16": STORED_FORMATS["bf16"],
+    "U8": BYTES,
+}
 
 
 def read_safetensors(path: Path) -> dict[str, TensorEntry]:
@@ -73,7 +78,7 @@ def _entry(path: Path, name: str, row: Any, start: int) -> TensorEntry:
             f"{path}: tensor {name!r} is stored as {dtype}, which is not supported; "
             f"supported are {', '.join(FORMATS)}"
         )
-    stored = STORED_FORMATS[FORMATS[dtype]]
+    stored = FORMATS[dtype]
     num_bytes = prod(shape) * stored.block_bytes
     if offsets[1] - offsets[0] != num_bytes:
         raise CheckpointCorrupt(
