@@ -123,7 +123,7 @@ def measure(runner: ModelRunner, name: str, batches: Iterable[int], *, has_profi
 
 
 def print_kernels(profiled: profile) -> None:
-    """Of the profiled steps, their prompts' included: the device's time by kernel, longest first."""
+    """The device's time by kernel, longest first; the prompts' kernels are among them."""
     kernels = sorted(profiled.key_averages(), key=lambda e: -e.self_device_time_total)
     print("  us per step  launches  kernel")
     for kernel in kernels[:26]:
@@ -155,7 +155,7 @@ def main() -> None:
             )
         )
         print(f"{args.shape} loaded in {time.perf_counter() - started_s:.1f} s", flush=True)
-        measure(runner, args.shape, args.batches, has_profile=not args.no_profile)
+        measure(runner, args.shape, args.batches, has_profile=args.device == "cuda" and not args.no_profile)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,30 @@ QWEN3_MOE = {
     "num_experts_per_tok": 2,
     "moe_intermediate_size": 48,
 }
+LATENT = {
+    "num_hidden_layers": 3,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 32,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 8,
+    "head_dim": 8,
+    "v_head_dim": 12,
+    "first_k_dense_replace": 1,
+    "n_routed_experts": 8,
+    "n_shared_experts": 2,
+    "num_experts_per_tok": 3,
+    "n_group": 4,
+    "topk_group": 2,
+    "moe_intermediate_size": 40,
+}
+GPT_OSS = {
+    "num_hidden_layers": 4,
+    "num_local_experts": 6,
+    "num_experts_per_tok": 2,
+    "sliding_window": 8,
+    **rope(150_000.0, **YARN, beta_fast=32.0, beta_slow=1.0, truncate=False),
+}
 VARIANTS = {
     "llama": Variant(model_type="llama", architecture="llama"),
     "llama-biases": Variant(
@@ -122,6 +146,43 @@ VARIANTS = {
             "mlp_only_layers": [3],
             "decoder_sparse_step": 2,
         },
+    ),
+    "deepseek_v2": Variant(
+        model_type="deepseek_v2",
+        changes={**LATENT, "topk_method": "greedy", "routed_scaling_factor": 1.5},
+    ),
+    "deepseek_v2-groups-yarn": Variant(
+        model_type="deepseek_v2",
+        changes={
+            **LATENT,
+            "q_lora_rank": None,
+            "topk_method": "group_limited_greedy",
+            **rope(**YARN, mscale=0.707, mscale_all_dim=0.9),
+        },
+    ),
+    "deepseek_v3": Variant(
+        model_type="deepseek_v3",
+        architecture="deepseek2",
+        changes={**LATENT, "norm_topk_prob": True, "routed_scaling_factor": 2.5},
+    ),
+    "deepseek_v3-yarn": Variant(
+        model_type="deepseek_v3",
+        architecture="deepseek2",
+        changes={
+            **LATENT,
+            "q_lora_rank": None,
+            "norm_topk_prob": False,
+            "routed_scaling_factor": 1.0,
+            **rope(**YARN, mscale=1.0, mscale_all_dim=1.0),
+        },
+    ),
+    "deepseek_v3-halves": Variant(
+        model_type="deepseek_v3",
+        changes={**LATENT, "rope_interleave": False, "attention_bias": True},
+    ),
+    "gpt_oss": Variant(model_type="gpt_oss", architecture="gpt-oss", changes=GPT_OSS),
+    "gpt_oss-clamped": Variant(
+        model_type="gpt_oss", changes={**GPT_OSS, "swiglu_limit": 0.5, "swiglu_alpha": 1.3}
     ),
     "gemma2": Variant(
         model_type="gemma2",

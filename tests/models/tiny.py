@@ -4,7 +4,7 @@
 `write_tiny_llama` needs neither torch nor a network, and the same arguments give the same file.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
 from string import ascii_lowercase
@@ -13,6 +13,8 @@ from typing import Any, TypedDict, Unpack
 import gguf
 import numpy as np
 from numpy.typing import NDArray
+
+from tests.models.gguf_experts import add_expert_sizes, add_latent_sizes, converted
 
 MAX_LAYERS = 8
 
@@ -139,6 +141,7 @@ def write_gguf(
     format: str = "f32",
     tokenizer: bool = True,
     formats: Mapping[str, str] | None = None,
+    splits_kv_b: bool = True,
 ) -> None:
     """Write `state` (Hugging Face's names) as llama.cpp's converter would.
 
@@ -150,9 +153,17 @@ def write_gguf(
         format: of all matrices.
         tokenizer: whether to add `tiny_tokenizer`.
         formats: exceptions to `format`, by the tensor's name in `state`.
+        splits_kv_b: of latent attention, whether the two halves of kv_b are apart, as they are
+            since 2025.
     """
     writer = gguf.GGUFWriter(path, architecture)
     add_sizes(writer, config)
+    add_expert_sizes(writer, config)
+    if "kv_lora_rank" in config:
+        add_latent_sizes(writer, config, splits_kv_b=splits_kv_b)
+    else:
+        writer.add_key_length(config["head_dim"])
+        writer.add_value_length(config["head_dim"])
     add_rope(writer, config)
     if tokenizer:
         add_tokenizer(writer, config["vocab_size"])
@@ -160,7 +171,8 @@ def write_gguf(
         next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture),
         MAX_LAYERS,
     )
-    for name, array in gguf_tensors(state):
+    tensors = converted(architecture, config, state, splits_kv_b=splits_kv_b)
+    for name, array in tensors:
         kind = stored_type(array, (formats or {}).get(name, format))
         writer.add_tensor(
             gguf_name(names, name),
@@ -171,18 +183,6 @@ def write_gguf(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-
-
-def gguf_tensors(state: Arrays) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """The tensors as the converter names them: experts' gate and up are apart there."""
-    for name, array in state.items():
-        if name.endswith(".experts.gate_up_proj"):
-            for part, half in zip(("gate", "up"), np.split(array, 2, axis=1), strict=True):
-                yield name.replace("gate_up", part) + ".weight", np.ascontiguousarray(half)
-        elif name.endswith(".experts.down_proj"):
-            yield name + ".weight", array
-        else:
-            yield name, array
 
 
 def gguf_name(names: gguf.TensorNameMap, name: str) -> str:
@@ -198,13 +198,7 @@ def add_sizes(writer: gguf.GGUFWriter, config: Config) -> None:
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(config["num_attention_heads"])
     writer.add_head_count_kv(config["num_key_value_heads"])
-    writer.add_key_length(config["head_dim"])
-    writer.add_value_length(config["head_dim"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
-    if "num_experts" in config:
-        writer.add_expert_count(config["num_experts"])
-        writer.add_expert_used_count(config["num_experts_per_tok"])
-        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
     if config.get("sliding_window"):
         writer.add_sliding_window(config["sliding_window"])
     if config.get("attn_logit_softcapping"):

@@ -36,7 +36,12 @@ __all__ = [
 
 
 # Kin that another model's file serves as it is.
-ALIASES = {"gemma3_text": "gemma3", "mistral": "llama"}
+ALIASES = {
+    "deepseek_v2": "deepseek_v3",
+    "gemma3_text": "gemma3",
+    "kimi_k2": "deepseek_v3",
+    "mistral": "llama",
+}
 
 
 # Files that all models share.
