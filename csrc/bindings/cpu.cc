@@ -13,7 +13,6 @@
 
 #include "bindings/cpu_call.h"
 #include "cpu/activation.h"
-#include "cpu/attention.h"
 #include "cpu/embedding.h"
 #include "cpu/isa.h"
 #include "cpu/linear.h"
@@ -21,14 +20,16 @@
 #include "cpu/probe.h"
 #include "cpu/rms_norm.h"
 #include "cpu/rope.h"
+#include "cpu/row_ops.h"
 #include "cpu/sample.h"
 #include "cpu/scratch.h"
 #include "cpu/threads.h"
-#include "cpu/write_kv.h"
 
 namespace tokenlight::cpu {
 
 void BindExpertOps(nb::module_& m);  // cpu_experts.cc
+void BindPagedOps(nb::module_& m);   // cpu_paged.cc
+void BindProgram(nb::module_& m);    // cpu_program.cc
 
 namespace {
 
@@ -55,6 +56,65 @@ void BindRowOps(nb::module_& m) {
             },
             "out"_a, "x"_a, "num_rows"_a, "width"_a, "x_stride"_a, "cap"_a);
     };
+    m.def(
+        "add_rms_norm",
+        [](Address out, Address sum, Address x, Address residual, Address weight,
+           std::int64_t num_rows, std::int64_t width, std::int64_t x_stride,
+           std::int64_t residual_stride, float eps) {
+            const AddRmsNormArgs args{At<float>(out),
+                                      At<float>(sum),
+                                      At<const float>(x),
+                                      At<const float>(residual),
+                                      At<const float>(weight),
+                                      num_rows,
+                                      width,
+                                      x_stride,
+                                      residual_stride,
+                                      eps};
+            RunOn(AddRmsNorm, args, 2 * num_rows * width);
+        },
+        "out"_a, "sum"_a, "x"_a, "residual"_a, "weight"_a, "num_rows"_a, "width"_a, "x_stride"_a,
+        "residual_stride"_a, "eps"_a);
+    m.def(
+        "add",
+        [](Address out, Address x, Address y, std::int64_t num_rows, std::int64_t width,
+           std::int64_t x_stride, std::int64_t y_stride, float factor) {
+            const AddArgs args{At<float>(out), At<const float>(x), At<const float>(y), num_rows,
+                               width,          x_stride,           y_stride,           factor};
+            RunOn(Add, args, num_rows * width);
+        },
+        "out"_a, "x"_a, "y"_a, "num_rows"_a, "width"_a, "x_stride"_a, "y_stride"_a, "factor"_a);
+    m.def(
+        "copy_rows",
+        [](Address out, Address x, Address picked, std::int64_t num_rows, std::int64_t num_x_rows,
+           std::int64_t width, std::int64_t out_stride, std::int64_t x_stride) {
+            const CopyRowsArgs args{At<float>(out),
+                                    At<const float>(x),
+                                    At<const std::int32_t>(picked),
+                                    num_rows,
+                                    num_x_rows,
+                                    width,
+                                    out_stride,
+                                    x_stride};
+            CheckRows(args);
+            RunOn(CopyRows, args, num_rows * width);
+        },
+        "out"_a, "x"_a, "picked"_a, "num_rows"_a, "num_x_rows"_a, "width"_a, "out_stride"_a,
+        "x_stride"_a);
+    m.def(
+        "rope_angles",
+        [](Address out, Address positions, Address frequencies, std::int64_t num_tokens,
+           std::int64_t num_frequencies, float magnitude) {
+            const RopeAnglesArgs args{At<float>(out),
+                                      At<const std::int32_t>(positions),
+                                      At<const float>(frequencies),
+                                      num_tokens,
+                                      num_frequencies,
+                                      magnitude};
+            RunOn(RopeAngles, args, 32 * num_tokens * num_frequencies);
+        },
+        "out"_a, "positions"_a, "frequencies"_a, "num_tokens"_a, "num_frequencies"_a,
+        "magnitude"_a);
     activation("silu_mul", SiluMul);
     activation("gelu_tanh_mul", GeluTanhMul);
     activation("softcap", Softcap);
@@ -139,91 +199,6 @@ void BindWeightOps(nb::module_& m) {
         "out"_a, "ids"_a, "table"_a, "num_ids"_a, "num_rows"_a, "width"_a, "format"_a);
 }
 
-void BindPagedOps(nb::module_& m) {
-    nb::enum_<FloatType>(m, "FloatType")
-        .value("f32", FloatType::kF32)
-        .value("f16", FloatType::kF16)
-        .value("bf16", FloatType::kBf16);
-    nb::class_<PagedBatch>(m, "PagedBatch", "Addresses of a step's arrays, which the caller keeps.")
-        .def(
-            "__init__",
-            [](PagedBatch* self, Address query_starts, Address block_table, Address slots,
-               std::int64_t num_requests, std::int64_t num_slots, std::int64_t num_columns,
-               std::int64_t table_stride, std::int64_t num_tokens, std::int64_t num_blocks,
-               std::int64_t block_tokens) {
-                new (self) PagedBatch{At<const std::int32_t>(query_starts),
-                                      At<const std::int32_t>(block_table),
-                                      At<const std::int32_t>(slots),
-                                      num_requests,
-                                      num_slots,
-                                      num_columns,
-                                      table_stride,
-                                      num_tokens,
-                                      num_blocks,
-                                      block_tokens};
-            },
-            "query_starts"_a, "block_table"_a, "slots"_a, "num_requests"_a, "num_slots"_a,
-            "num_columns"_a, "table_stride"_a, "num_tokens"_a, "num_blocks"_a, "block_tokens"_a);
-    m.def(
-        "write_kv",
-        [](const PagedBatch& batch, Address k, Address v, Address k_cache, Address v_cache,
-           Address positions, FloatType cache_type, std::int64_t num_heads, std::int64_t head_dim,
-           std::int64_t k_stride, std::int64_t v_stride) {
-            const WriteKvArgs args{At<const float>(k),
-                                   At<const float>(v),
-                                   At<void>(k_cache),
-                                   At<void>(v_cache),
-                                   At<const std::int32_t>(positions),
-                                   batch,
-                                   cache_type,
-                                   num_heads,
-                                   head_dim,
-                                   k_stride,
-                                   v_stride};
-            CheckWriteKv(args);
-            RunOn(WriteKv, args, 2 * batch.num_tokens * num_heads * head_dim);
-        },
-        "batch"_a, "k"_a, "v"_a, "k_cache"_a, "v_cache"_a, "positions"_a, "cache_type"_a,
-        "num_heads"_a, "head_dim"_a, "k_stride"_a, "v_stride"_a);
-    m.def(
-        "paged_attention",
-        [](const PagedBatch& batch, Address out, Address q, Address k_cache, Address v_cache,
-           Address kv_lens, Address sinks, FloatType cache_type, std::int64_t num_heads,
-           std::int64_t num_kv_heads, std::int64_t head_dim, std::int64_t q_stride,
-           std::int64_t window, float scale, float softcap) {
-            const AttentionArgs args{At<float>(out),
-                                     At<const float>(q),
-                                     At<const void>(k_cache),
-                                     At<const void>(v_cache),
-                                     At<const std::int32_t>(kv_lens),
-                                     At<const float>(sinks),
-                                     batch,
-                                     cache_type,
-                                     num_heads,
-                                     num_kv_heads,
-                                     head_dim,
-                                     q_stride,
-                                     window,
-                                     scale,
-                                     softcap};
-            ThreadPool& pool = ThreadPool::Get();
-            const int num_workers = pool.num_threads();
-            const AttentionPlan plan = AttentionPlan::Make(args, num_workers);
-            std::int64_t work = 0;
-            for (const AttentionItem& item : plan.items) {
-                work += std::int64_t{item.num_partitions} * item.num_queries;
-            }
-            work *= args.HeadsPerGroup() * head_dim * kPartitionTokens / 8;
-            void* scratch = ThreadScratch(AttentionScratchBytes(args, plan, num_workers));
-            const Company company(work);
-            PagedAttention(PlannedAttention(args, plan, num_workers, scratch), pool,
-                           MaxWorkers(work));
-        },
-        "batch"_a, "out"_a, "q"_a, "k_cache"_a, "v_cache"_a, "kv_lens"_a, "sinks"_a, "cache_type"_a,
-        "num_heads"_a, "num_kv_heads"_a, "head_dim"_a, "q_stride"_a, "window"_a, "scale"_a,
-        "softcap"_a);
-}
-
 void BindSample(nb::module_& m) {
     m.def(
         "sample",
@@ -302,11 +277,14 @@ void BindProbes(nb::module_& m) {
 
 NB_MODULE(_cpu, m) {
     using namespace tokenlight::cpu;
+    // Programs and places live in Python modules until the interpreter ends, and then past it.
+    nanobind::set_leak_warnings(false);
     BindMachine(m);
     BindRowOps(m);
     BindWeightOps(m);
     BindPagedOps(m);
     BindExpertOps(m);
+    BindProgram(m);
     BindSample(m);
     BindProbes(m);
 }

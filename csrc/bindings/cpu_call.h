@@ -43,10 +43,16 @@ class Company {
 
 inline std::int64_t MaxWorkers(std::int64_t work) { return work / kWorkPerThread + 1; }
 
+// On as many threads as the work is worth.
+template <class Args>
+void Spread(void (*job)(const Args&, Worker&), const Args& args, std::int64_t work) {
+    ThreadPool::Get().Run(job, args, MaxWorkers(work));
+}
+
 template <class Args>
 void RunOn(void (*job)(const Args&, Worker&), const Args& args, std::int64_t work) {
     const Company company(work);
-    ThreadPool::Get().Run(job, args, MaxWorkers(work));
+    Spread(job, args, work);
 }
 
 }  // namespace tokenlight::cpu

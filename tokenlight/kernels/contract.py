@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 import torch
@@ -18,6 +18,7 @@ from torch.fx import Proxy
 
 from tokenlight.kernels.formats import Format
 from tokenlight.kernels.machine import features
+from tokenlight.kernels.native_call import Entry
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,6 +49,8 @@ class Implementation(Generic[P, R]):
     stored: frozenset[torch.dtype] | None
     formats: frozenset[Format] | None
     rank: int
+    entry: Entry | None = None
+    """How it joins a compiled CPU step; None: a step calls `run` from Python."""
 
     def why_not(self, site: Site) -> str | None:
         """Why this implementation cannot serve `site`; None when it can."""
@@ -181,6 +184,16 @@ class Op(Generic[P, R]):
             )
             self._bound.clear()
             return run
+
+        return register
+
+    def enter(self, backend: str) -> Callable[[Entry], Entry]:
+        """Register the decorated function as the entry of that implementation."""
+
+        def register(entry: Entry) -> Entry:
+            index = next(n for n, i in enumerate(self.implementations) if i.backend == backend)
+            self.implementations[index] = replace(self.implementations[index], entry=entry)
+            return entry
 
         return register
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How tensors and formats are told to the compiled CPU kernels."""
 
+from math import prod
+
 import torch
 from torch import Tensor
 
@@ -20,6 +22,12 @@ WEIGHT_FORMATS: dict[Format, _cpu.WeightFormat] = {
     f: _cpu.WeightFormat[f.name]
     for f in (*(f for f in FORMATS.values() if f.is_dense), *TILE16.values())
 }
+
+
+def rows_of(x: Tensor) -> Tensor:
+    """As a matrix of rows without gaps, in place where it is one."""
+    rows = x.reshape(x.shape[0], prod(x.shape[1:]))
+    return rows if rows.stride(1) == 1 else rows.contiguous()
 
 
 def paged_batch(

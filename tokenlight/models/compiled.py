@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tokenlight.models.base import CausalLM
 from tokenlight.nn import KvCache, SampledRows, Step, probe_sampled_rows, probe_step
-from tokenlight.spmd import Limits, Program, Ranks, compile_method
+from tokenlight.spmd import Limits, NativeProgram, Program, Ranks, compile_method
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +23,18 @@ class CompiledModel:
     """Of a `Step`: what the last layer gives, [T, D]."""
     head: Program
     """Of `SampledRows`: float32 logits, [S, V]."""
+    run_body: Callable[[Step], Tensor]
+    run_head: Callable[[SampledRows], Tensor]
 
     def __call__(self, step: Step) -> Tensor:
         """Logits of the step's sampled rows."""
         return self.logits(self.hidden(step), step.sampled_rows)
 
     def hidden(self, step: Step) -> Tensor:
-        return self.body.run(step)
+        return self.run_body(step)
 
     def logits(self, x_TD: Tensor, rows_S: Tensor) -> Tensor:
-        return self.head.run(SampledRows(x_TD, rows_S))
+        return self.run_head(SampledRows(x_TD, rows_S))
 
 
 def compile_model(
@@ -56,6 +60,10 @@ def compile_model(
     )
     result = body.buffers[body.result.buffer]
     probe = probe_sampled_rows(result.shape[0], result.dtype)
-    return CompiledModel(
-        body, compile_method(model, "logits", probe, device=device, limits=limits, ranks=ranks)
-    )
+    head = compile_method(model, "logits", probe, device=device, limits=limits, ranks=ranks)
+    return CompiledModel(body, head, _runner(body, device), _runner(head, device))
+
+
+def _runner(program: Program, device: torch.device) -> Callable[[Any], Tensor]:
+    """On a CPU without Python between kernels; elsewhere what a graph records."""
+    return NativeProgram(program).run if device.type == "cpu" else program.run

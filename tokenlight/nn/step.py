@@ -55,6 +55,14 @@ class Step:
     """[S]: rows whose logits are wanted."""
     kv: KvCache
 
+    @property
+    def num_tokens(self) -> int:
+        return self.token_ids_T.shape[0]
+
+    @property
+    def num_sampled(self) -> int:
+        return self.sampled_rows.shape[0]
+
 
 @dataclass(frozen=True, slots=True)
 class SampledRows:
@@ -62,6 +70,14 @@ class SampledRows:
 
     x_TD: Tensor
     rows_S: Tensor
+
+    @property
+    def num_tokens(self) -> int:
+        return self.x_TD.shape[0]
+
+    @property
+    def num_sampled(self) -> int:
+        return self.rows_S.shape[0]
 
 
 def probe_step(kv: KvCache) -> Step:

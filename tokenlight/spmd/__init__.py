@@ -4,6 +4,7 @@
 from tokenlight.spmd.compile import Ranks, compile_method, placed_graph
 from tokenlight.spmd.infer import PROBE_ROWS, Rows
 from tokenlight.spmd.mesh import Mesh, Widths
+from tokenlight.spmd.native import NativeProgram
 from tokenlight.spmd.placement import (
     PARTIAL,
     REPLICATE,
@@ -35,6 +36,7 @@ __all__ = [
     "Layout",
     "Limits",
     "Mesh",
+    "NativeProgram",
     "PlacementError",
     "Program",
     "Ranks",

@@ -6,6 +6,7 @@ from tokenlight.kernels import _cpu
 from tokenlight.kernels.contract import TUNED
 from tokenlight.kernels.formats import Format
 from tokenlight.kernels.native import WEIGHT_FORMATS
+from tokenlight.kernels.native_call import NativeCall
 from tokenlight.kernels.ops.embedding.contract import embedding
 
 
@@ -30,3 +31,20 @@ def cpu(
         WEIGHT_FORMATS[format],
     )
     return out_TD.to(dtype)
+
+
+@embedding.enter("cpu")
+def entry(call: NativeCall) -> bool:
+    ids, table, out = call.operand(0), call.operand(1), call.outputs[0]
+    if ids.strides != (1,) or out.dtype is not torch.float32:
+        return False
+    call.program.embedding(
+        out.place,
+        ids.place,
+        table.place,
+        out.rows,
+        table.num_rows,
+        out.row_elements,
+        WEIGHT_FORMATS[call.options["format"]],
+    )
+    return True

@@ -6,6 +6,7 @@ from tokenlight.kernels import _cpu
 from tokenlight.kernels.contract import TUNED
 from tokenlight.kernels.formats import Format
 from tokenlight.kernels.native import F32, WEIGHT_FORMATS
+from tokenlight.kernels.native_call import NativeCall
 from tokenlight.kernels.ops.linear.contract import linear
 
 
@@ -39,3 +40,22 @@ def cpu(x_TK: Tensor, weight: Tensor, bias_N: Tensor | None, *, format: Format) 
         WEIGHT_FORMATS[format],
     )
     return y_TN
+
+
+@linear.enter("cpu")
+def entry(call: NativeCall) -> bool:
+    x, weight, out = call.operand(0), call.operand(1), call.outputs[0]
+    if not x.has_dense_rows():
+        return False
+    call.program.linear(
+        out.place,
+        x.place,
+        weight.place,
+        call.place(2),
+        out.rows,
+        weight.num_rows,
+        x.shape[0],
+        x.strides[0],
+        WEIGHT_FORMATS[call.options["format"]],
+    )
+    return True

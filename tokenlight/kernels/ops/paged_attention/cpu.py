@@ -5,6 +5,8 @@ from torch import Tensor
 from tokenlight.kernels import _cpu
 from tokenlight.kernels.contract import TUNED
 from tokenlight.kernels.native import F32, FLOAT_TYPES, paged_batch
+from tokenlight.kernels.native_call import NativeCall
+from tokenlight.kernels.native_paged import paged_places
 from tokenlight.kernels.ops.paged_attention.contract import paged_attention
 
 
@@ -67,3 +69,29 @@ def cpu(  # noqa: PLR0913 - the parts of a paged batch
 def _are_sinks(sinks_H: Tensor, num_heads: int) -> bool:
     is_float = sinks_H.dtype == torch.float32
     return is_float and sinks_H.shape == (num_heads,) and sinks_H.is_contiguous()
+
+
+@paged_attention.enter("cpu")
+def entry(call: NativeCall) -> bool:
+    q, k_cache, v_cache, options = call.operand(0), call.operand(1), call.operand(2), call.options
+    num_heads, head_dim = q.shape
+    if not q.has_dense_rows():
+        return False
+    call.program.paged_attention(
+        call.outputs[0].place,
+        q.place,
+        k_cache.place,
+        v_cache.place,
+        call.place(4),
+        call.place(7),
+        paged_places(call, query_starts=3, block_table=5, slots=6, cache=k_cache),
+        FLOAT_TYPES[k_cache.dtype],
+        num_heads,
+        k_cache.shape[0],
+        head_dim,
+        q.strides[0],
+        options.get("window", 0),
+        options["scale"],
+        options.get("softcap", 0.0),
+    )
+    return True

@@ -5,6 +5,7 @@ from torch import Tensor
 from tokenlight.kernels import _cpu
 from tokenlight.kernels.contract import TUNED
 from tokenlight.kernels.native import F32
+from tokenlight.kernels.native_call import NativeCall
 from tokenlight.kernels.ops.rms_norm.contract import rms_norm
 
 
@@ -35,3 +36,23 @@ def cpu(x_TD: Tensor, weight_D: Tensor, *, eps: float) -> Tensor:
         eps,
     )
     return out
+
+
+@rms_norm.enter("cpu")
+def entry(call: NativeCall) -> bool:
+    x, weight, out = call.operand(0), call.operand(1), call.outputs[0]
+    width, inner = x.shape[-1], x.shape[:-1]
+    if x.strides[-1] != 1 or len(inner) > 1 or weight.strides != (1,):
+        return False
+    call.program.rms_norm(
+        out.place,
+        x.place,
+        weight.place,
+        out.rows,
+        inner[0] if inner else 1,
+        width,
+        x.strides[0],
+        x.strides[1] if inner else 0,
+        call.options["eps"],
+    )
+    return True

@@ -5,6 +5,7 @@ from torch import Tensor
 from tokenlight.kernels import _cpu
 from tokenlight.kernels.contract import TUNED
 from tokenlight.kernels.native import F32
+from tokenlight.kernels.native_call import NativeCall
 from tokenlight.kernels.ops.rope.contract import rope_
 
 
@@ -39,3 +40,23 @@ def cpu(q_THd: Tensor, k_TKd: Tensor, cos_sin_Tr: Tensor) -> None:
         q_THd.stride(0),
         k_TKd.stride(0),
     )
+
+
+@rope_.enter("cpu")
+def entry(call: NativeCall) -> bool:
+    q, k, cos_sin = call.operand(0), call.operand(1), call.operand(2)
+    if not all(t.has_dense_rows() for t in (q, k, cos_sin)):
+        return False
+    call.program.rope(
+        q.place,
+        k.place,
+        cos_sin.place,
+        q.rows,
+        q.shape[0],
+        k.shape[0],
+        q.shape[1],
+        cos_sin.shape[0],
+        q.strides[0],
+        k.strides[0],
+    )
+    return True
