@@ -7,13 +7,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tokenlight.kernels.contract import Site
-from tokenlight.kernels.formats import Format
+from tokenlight.kernels.contract import REFERENCE, Site
+from tokenlight.kernels.formats import FORMATS, Format
+from tokenlight.kernels.formats.dequantize import dequantize
 from tokenlight.kernels.formats.tile16 import TILE16, pack_tile16
 from tokenlight.kernels.ops.linear import linear
 from tokenlight.kernels.weight_memory import weight_memory
 
 _DENSE_DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+_DENSE_NAMES = {dtype: name for name, dtype in _DENSE_DTYPES.items()}
 # layout -> (the formats that it exists for, its packer)
 _LAYOUTS: dict[str, tuple[dict[str, Format], Callable[[Sequence[Tensor], Format], Tensor]]] = {
     "tile16": (TILE16, pack_tile16),
@@ -48,7 +50,8 @@ def pack_linear(
 
     Returns:
         Dense [n, k], or uint8 [n, row_bytes] in the layout of the best implementation. What needs
-        no new layout shares memory with `weight_bytes`, if that is one tensor.
+        no new layout shares memory with `weight_bytes`, if that is one tensor. For a GPU that has
+        no kernel for the format, weights of `dtype`.
     """
     if device == "meta":
         return PackedLinear(_without_numbers(weight_format, n, k), weight_format)
@@ -66,6 +69,8 @@ def pack_linear(
             f"{n} rows of {k} {weight_format} weights are {n * row_bytes} bytes, got {num_bytes}"
         )
     best = weight_format if weight_format.is_dense else _best(weight_format, device, dtype)
+    if device == "cuda" and linear.bind(_site(device, dtype, best)).rank == REFERENCE:
+        return _dense(parts, weight_format, n, k, dtype)
     if best != weight_format:
         return PackedLinear(_LAYOUTS[best.layout][1](parts, weight_format), best)
     flat = [part.reshape(-1, row_bytes) for part in parts]
@@ -96,9 +101,28 @@ def _as_rows(weight_bytes: Tensor, row_bytes: int) -> Tensor:
     return raw.view(-1, row_bytes) if can_be_cut else raw
 
 
+def _site(device: str, dtype: torch.dtype, weight_format: Format) -> Site:
+    return Site(device, dtype, _DENSE_DTYPES.get(weight_format.name, torch.uint8), weight_format)
+
+
 def _best(weight_format: Format, device: str, dtype: torch.dtype) -> Format:
     """The layout whose implementation of `linear` ranks highest."""
     candidates = [weight_format] + [
         f[weight_format.name] for f, _ in _LAYOUTS.values() if weight_format.name in f
     ]
-    return max(candidates, key=lambda f: linear.bind(Site(device, dtype, torch.uint8, f)).rank)
+    return max(candidates, key=lambda f: linear.bind(_site(device, dtype, f)).rank)
+
+
+def _dense(
+    parts: Sequence[Tensor], weight_format: Format, n: int, k: int, dtype: torch.dtype
+) -> PackedLinear:
+    """Weights that no kernel of a GPU reads: as numbers of the activations' type, once, at load."""
+    weight = torch.empty(n, k, dtype=dtype, device=parts[0].device)
+    done = 0
+    for part in parts:
+        # In pieces: as float32 they take up to eight times their bytes.
+        for rows in part.reshape(-1, part.shape[-1]).split(4096):
+            numbers = rows.view(_DENSE_DTYPES.get(weight_format.name, torch.uint8))
+            weight[done : done + len(rows)] = dequantize(numbers, weight_format)
+            done += len(rows)
+    return PackedLinear(weight, FORMATS[_DENSE_NAMES[dtype]])
