@@ -24,6 +24,8 @@ _STORED = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 def explain(device: str | None = None, op: str | None = None) -> list[str]:
     """One line per op and site: what is chosen, then each other implementation and why it is not.
 
+    What joins a compiled CPU step is marked native; a step calls the others from Python.
+
     Args:
         device: "cpu" or "cuda"; default: what this machine has.
         op: one op's name; default: all.
@@ -72,7 +74,8 @@ def _explain_site(op: Op[..., Any], site: Site) -> str:
         for i in op.implementations
         if i is not best
     ]
-    return f"{_named(op, site)}: {best.backend}" + (
+    entered = ", native" if best.entry is not None else ""
+    return f"{_named(op, site)}: {best.backend}{entered}" + (
         f" ({'; '.join(others)})" if others else ""
     )
 
