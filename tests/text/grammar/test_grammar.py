@@ -2,10 +2,13 @@
 """Rules for answers: what they allow, what they refuse, and where they begin to hold."""
 
 import json
+from collections import Counter
+from random import Random
 
+import jsonschema_rs
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.server.fake_engine import EOS, ByteTokenizer
@@ -203,6 +206,10 @@ def test_a_shape_is_json_as_templates_write_it(grammars):
         ("0." + "3" * 20, True),
         ("0." + "3" * 21, False),
         ("12345678901234567890.5", True),
+        ("1e99", True),
+        ("-1.5E-07", True),
+        ("1e100", False),
+        ("1e+100", False),
         ('"' + "1" * 40 + '"', True),
         ('"\\"' + "1" * 40 + '"', True),
         ('"\\\\", ' + "1" * 21, False),
@@ -295,6 +302,7 @@ def test_rules_that_fail_at_the_engine_leave_only_the_end(grammars):
     [
         (Shape(json_schema={"type": "nope"}), "Invalid type: nope"),
         (Shape(json_schema={"$ref": "#/nowhere"}), "does not exist"),
+        (Shape(json_schema={"$ref": "#"}), "no text follows it"),
         (Shape(regex="("), "regex"),
         (Shape(json_schema={"type": "string", "pattern": "(?=x)"}), "look-around"),
         (Shape(json_schema={"enum": ["x" * (1 << 20)]}), "longer than"),
@@ -350,13 +358,57 @@ schemas = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
-@given(schemas)
-def test_any_schema_is_enforced_or_refused_and_never_worse(grammars, schema):
-    shape = Shape(json_schema=schema)
-    made = rules_of(Conversation(turns=HI, shape=shape), TOOL_FORMATS["hermes"])
+def is_valid(schema: object, value: object) -> bool:
+    try:
+        return jsonschema_rs.is_valid(schema, value)
+    except (jsonschema_rs.ValidationError, ValueError):
+        return True  # the schema itself is none: what it means is nobody's to say
+
+
+def check_any(grammars, schema: object) -> bool:
+    """Whether it is enforced; then whatever is said under it follows it."""
+    made = rules_of(Conversation(turns=HI, shape=Shape(json_schema=schema)), TOOL_FORMATS["hermes"])
     try:
         check_rules(made, param="response_format")
     except InvalidRequest:
-        return
-    assert matcher(grammars, made).allowed().any()
+        return False
+    following, said, random = matcher(grammars, made), bytearray(), Random(0)
+    while len(said) < 200:
+        choices = np.flatnonzero(following.allowed())
+        token_id = EOS if EOS in choices else int(random.choice(choices))
+        if token_id == EOS:
+            written = bytes(said).decode()
+            assert is_valid(schema, json.loads(written)), (schema, written)
+            return True
+        said.append(token_id)
+        following.say(token_id)
+    return True
+
+
+@settings(max_examples=300, deadline=None)
+@given(schemas)
+def test_any_schema_is_enforced_or_refused_and_never_worse(grammars, schema):
+    check_any(grammars, schema)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_t_h2_ten_thousand_schemas(grammars):
+    """Nothing that is called a schema harms anybody; what is enforced is followed."""
+    counts = Counter()
+
+    @settings(
+        max_examples=10_000,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(schemas)
+    def check(schema):
+        counts[check_any(grammars, schema)] += 1
+
+    check()
+    assert counts.total() >= 10_000
+    assert counts[True] > 1000
+    assert counts[False] > 1000

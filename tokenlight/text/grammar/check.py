@@ -6,7 +6,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from llguidance import LLMatcher, LLParserLimits
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
+from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 
 from tokenlight.base.errors import InvalidRequest
 
@@ -41,8 +42,40 @@ def check_rules(rules: str, *, param: str) -> None:
 @lru_cache(maxsize=256)
 def _fault(rules: str) -> str:
     """The compiler's complaint, in one line; "" for none."""
-    said = LLMatcher.validate_grammar(LLMatcher.grammar_from_lark(rules), limits=LIMITS)
-    if said.startswith("WARNING"):
-        return ""
+    grammar = LLMatcher.grammar_from_lark(rules)
+    said = LLMatcher.validate_grammar(grammar, limits=LIMITS)
+    if not said or said.startswith("WARNING"):
+        return "" if _can_begin(grammar) else "no text follows it"
     complaint = _SOURCE.sub("", _PLACE.sub("", said))
     return " ".join(complaint.replace("^", " ").split())
+
+
+def _can_begin(grammar: str) -> bool:
+    matcher = LLMatcher(_bytes(), grammar, log_level=0, limits=LIMITS)
+    if matcher.is_accepting() or matcher.is_error():
+        return True  # an error here is one of the bytes' size, not of the rules
+    mask = allocate_token_bitmask(1, _NUM_BYTES + 1)
+    fill_next_token_bitmask(matcher, mask)
+    return bool(mask[0, : _NUM_BYTES // 32].any())  # rules that lead nowhere allow the end alone
+
+
+_NUM_BYTES = 256
+
+
+@lru_cache(maxsize=1)
+def _bytes() -> LLTokenizer:
+    """Each byte a token: enough to ask what may come first."""
+    return LLTokenizer(TokenizerWrapper(_Bytes()), n_vocab=_NUM_BYTES + 1, eos_token=_NUM_BYTES)
+
+
+class _Bytes:
+    """The names that llguidance looks for."""
+
+    is_tokenizer_wrapper = True
+    eos_token_id = _NUM_BYTES
+    bos_token_id = None
+    tokens = (*(bytes([i]) for i in range(_NUM_BYTES)), b"<end>")
+    special_token_ids = (_NUM_BYTES,)
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        return list(text.encode() if isinstance(text, str) else text)

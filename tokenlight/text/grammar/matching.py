@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tokenlight.base.log import event, get_log
 from tokenlight.text.grammar.check import LIMITS
-from tokenlight.text.grammar.digits import DigitRun
+from tokenlight.text.grammar.digits import DigitRun, leading_digits
 from tokenlight.text.tokenizer import Tokenizer
 
 _log = get_log("grammar")
@@ -80,9 +80,10 @@ class Vocabulary:
         num_tokens = tokenizer.vocab_size
         # Tokens without bytes must not look like one another's beginnings.
         self.token_bytes = [tokenizer.token_bytes(i) for i in range(num_tokens)]
-        begins_with_digit = np.fromiter((t[:1].isdigit() for t in self.token_bytes), np.bool_)
         self.all_words = _as_words(np.ones(num_tokens, np.bool_))
-        self.digit_words = _as_words(begins_with_digit)
+        self._digits = np.fromiter(map(leading_digits, self.token_bytes), np.int32)
+        self._most_digits = int(self._digits.max())
+        self._words_of_digits: dict[int, NDArray[np.uint32]] = {}
         eos = np.array(self.eos_token_ids)
         self.only_eos = Choice(eos, are_allowed=True)
         self.all_but_eos = Choice(eos, are_allowed=False)
@@ -91,6 +92,14 @@ class Vocabulary:
         self.tokens = LLTokenizer(
             TokenizerWrapper(_Wrapped(self)), n_vocab=num_tokens, eos_token=self.eos_token_ids
         )
+
+    def words_of_digits(self, least: int) -> NDArray[np.uint32] | None:
+        """The tokens that begin with at least so many digits; None where there are none."""
+        if least > self._most_digits:
+            return None
+        if least not in self._words_of_digits:
+            self._words_of_digits[least] = _as_words(self._digits >= least)
+        return self._words_of_digits[least]
 
     def choice(self, words: NDArray[np.uint32]) -> Choice:
         """A mask as tokens. States repeat, that of a string above all: found masks are kept."""
@@ -194,9 +203,11 @@ class AnswerMatcher:
             return self._vocabulary.only_eos
         fill_next_token_bitmask(self._matcher, self._bits)
         words = self._bits.view(np.uint32)[0]
-        if self._digits is not None and self._digits.is_long:
-            ended = words & ~self._vocabulary.digit_words
-            words = ended if ended.any() else words
+        if self._digits is not None and (room := self._digits.room) is not None:
+            too_long = self._vocabulary.words_of_digits(room + 1)
+            if too_long is not None:
+                ended = words & ~too_long
+                words = ended if ended.any() else words
         return self._vocabulary.choice(words)
 
     def allowed(self) -> NDArray[np.bool_]:
