@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tokenlight.kernels.formats import FORMATS, Format
 from tokenlight.kernels.formats.k_scales import unpack_scales_3, unpack_scales_45
+from tokenlight.kernels.formats.scaled import SCALED, numbers_of
 from tokenlight.kernels.formats.tile16 import unpack_tile16
 
 IQ4_NL_VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
@@ -34,6 +35,8 @@ def dequantize(weight: Tensor, weight_format: Format) -> Tensor:
         rows = unpack_tile16(weight, weight_format)
         return dequantize(rows, FORMATS[weight_format.name])
     blocks = weight.reshape(weight.shape[0], -1, weight_format.block_bytes)
+    if weight_format.name in SCALED:
+        return numbers_of(blocks, weight_format.name).flatten(1)
     return _BLOCKS[weight_format.name](blocks).reshape(weight.shape[0], -1)
 
 
