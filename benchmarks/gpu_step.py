@@ -155,7 +155,8 @@ def main() -> None:
             )
         )
         print(f"{args.shape} loaded in {time.perf_counter() - started_s:.1f} s", flush=True)
-        measure(runner, args.shape, args.batches, has_profile=args.device == "cuda" and not args.no_profile)
+        has_profile = args.device == "cuda" and not args.no_profile
+        measure(runner, args.shape, args.batches, has_profile=has_profile)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from torch import nn
@@ -18,6 +19,7 @@ from tokenlight.weights.places import WeightMap, place_of, stored_name
 from tokenlight.weights.slot import HasSlots, Slot, Target
 from tokenlight.weights.stacked import stack
 from tokenlight.weights.stored import STORED, StoredTensor
+from tokenlight.weights.upload import read_ahead
 
 # By our name of a slot: the pieces of its parts; their shapes.
 Pieces = Mapping[str, Sequence[Piece]]
@@ -63,14 +65,17 @@ def load_weights(
         shapes = {name: tuple(piece.whole for piece in pieces[name]) for name in slots}
     sources = _assign(checkpoint, weight_map, shapes)
     files = MappedFiles(checkpoint.layout)
+
+    def read(name: str) -> list[StoredTensor]:
+        num_parts = len(slots[name].part_shapes)
+        parts = [_read(files, checkpoint, sources[name, part]) for part in range(num_parts)]
+        if pieces is None:
+            return parts
+        return [piece.of(part) for piece, part in zip(pieces[name], parts, strict=True)]
+
+    arriving = read_ahead([partial(read, name) for name in slots], target.device)
     for name, slot in slots.items():
-        parts = [
-            _read(files, checkpoint, sources[name, part]) for part in range(len(slot.part_shapes))
-        ]
-        if pieces is not None:
-            parts = [piece.of(part) for piece, part in zip(pieces[name], parts, strict=True)]
-        slot.fill(parts, target)
-        del parts
+        slot.fill(next(arriving), target)
         for part in range(len(slot.part_shapes)):
             for entry in sources[name, part].entries:
                 files.release(entry)
