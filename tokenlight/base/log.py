@@ -9,6 +9,13 @@ LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 _ROOT = "tokenlight"
 
+_LEVELS: dict[LogLevel, int] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
 
 def get_log(room: str) -> logging.Logger:
     """The logger of a room, below `tokenlight`."""
@@ -36,6 +43,12 @@ def configure(level: str) -> None:
         )
         root.addHandler(sink)
         root.propagate = False
+
+
+def current_level() -> LogLevel:
+    """What `configure` was last told; for a child process that is to log alike."""
+    level = logging.getLogger(_ROOT).getEffectiveLevel()
+    return next((name for name, number in _LEVELS.items() if number >= level), "error")
 
 
 def show_library(name: str, level: LogLevel) -> None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from tokenlight.base.errors import ConfigError
 from tokenlight.config.field import flag
+from tokenlight.config.parallel import ParallelConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +121,7 @@ class EngineConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    parallel: ParallelConfig = field(default_factory=ParallelConfig)
     device: Literal["auto", "cpu", "cuda"] = field(default="auto", metadata=flag("--device"))
     """Where the model runs. auto: on a GPU where there is one."""
 

@@ -66,7 +66,10 @@ def _serve(orders: Orders, mail: Mailbox, heartbeat: Heartbeat) -> None:
     mail.send(wire.Ready(facts=facts))
     heartbeat.begin(board)
     _log.info(log.event("engine_ready", **msgspec.structs.asdict(facts)))
-    loop.run()
+    try:
+        loop.run()
+    finally:
+        runner.close()
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from tokenlight.checkpoint import open_checkpoint
 from tokenlight.config import EngineConfig
 from tokenlight.control import StepPlan
 from tokenlight.kv import DevicePool
-from tokenlight.models import CompiledModel, load_model
+from tokenlight.models import CompiledModel
 from tokenlight.runner.batch import make_step, make_trial_step
 from tokenlight.runner.logprobs import pick_logprobs, read_logprobs
 from tokenlight.runner.machine import read_machine
@@ -31,6 +31,10 @@ from tokenlight.runner.memory import (
     weights_bytes,
 )
 from tokenlight.runner.prompt_logprobs import PromptReader
+from tokenlight.runner.ranks.leader import LeadingModel
+from tokenlight.runner.ranks.mesh import mesh_of
+from tokenlight.runner.ranks.others import OtherRanks
+from tokenlight.runner.ranks.share import load_part, threads_of_a_rank
 from tokenlight.runner.resolve import ResolvedConfig, model_shape, resolve, resolve_limits
 from tokenlight.runner.sampled import Done, Launched, Sampled
 from tokenlight.runner.sampler import NO_TOKENS, Sampler, num_accepted
@@ -50,20 +54,25 @@ class ModelRunner:
 
     def __init__(
         self,
-        model: CompiledModel,
+        model: CompiledModel | LeadingModel,
         kv: DevicePool,
         config: ResolvedConfig,
         grammars: Grammars | None = None,
+        others: OtherRanks | None = None,
     ) -> None:
         self._model = model
+        self._others = others
         self._kv = kv
         self.config = config
         self._sampler = Sampler(config.max_num_requests, grammars)
         self._prompts = PromptReader()
         is_staged = config.device != "cpu" or config.overlap > 0 or bool(config.graph_rows)
-        self._staged = (
-            StagedSteps(model, kv, config, self._sampler, self._prompts) if is_staged else None
-        )
+        self._staged: StagedSteps | None = None
+        if is_staged:
+            assert isinstance(model, CompiledModel), (
+                "ranks that lead are not staged: see OtherRanks"
+            )
+            self._staged = StagedSteps(model, kv, config, self._sampler, self._prompts)
         self.full_step_s = self._try_step_s() * config.max_step_tokens
         """Longest that a step can take, long contexts aside: no token costs more than one alone."""
         self.facts: ModelFacts
@@ -79,23 +88,26 @@ class ModelRunner:
         started_s = now_s()
         is_dummy = config.model.load_format == "dummy"
         checkpoint = open_checkpoint(Path(config.model.model), has_weights=not is_dummy)
-        shape, machine = model_shape(checkpoint), read_machine()
+        mesh, machine = mesh_of(config), read_machine()
+        shape = model_shape(checkpoint, mesh)
         limits = resolve_limits(config, shape, machine)
-        kernels.set_num_threads(config.num_threads or machine.num_cores)
+        others = None
+        if mesh.num_ranks > 1:
+            others = OtherRanks(config, resolve(config, shape, machine))
+        kernels.set_num_threads(threads_of_a_rank(config, machine))
         # What torch itself still does is small; its threads would spin on the kernels' cores.
         torch.set_num_threads(1)
         with told_when_out_of_memory(config.cache.memory_fraction):
-            loaded = load_model(
-                checkpoint, device=limits.device, dtype=limits.dtype, is_dummy=is_dummy
-            )
+            loaded, ranks = load_part(checkpoint, config, limits, rank=0)
             spare_bytes = None
             if limits.device != "cpu":
                 spare_bytes = measure_spare_bytes(loaded, shape, limits, config.cache)
             resolved = resolve(config, shape, machine, spare_bytes)
             pool = make_pool(shape.layers, limits, resolved.num_blocks)
-            model = compile_for(loaded, pool, limits)
+            compiled = compile_for(loaded, pool, limits, ranks)
+            model = others.lead(compiled) if others else compiled
             grammars = Grammars(lambda: Tokenizer.from_checkpoint(checkpoint))
-            runner = cls(model, pool, resolved, grammars)
+            runner = cls(model, pool, resolved, grammars, others)
         runner.facts = ModelFacts(
             max_model_tokens=resolved.max_model_tokens,
             vocab_size=checkpoint.config["vocab_size"],
@@ -140,9 +152,16 @@ class ModelRunner:
 
     def launch(self, plan: StepPlan) -> Launched:
         """Begin a step; what it gave is told in the order of the launches."""
+        if self._others is not None:
+            self._others.note(plan.patches)
         if self._staged is not None:
             return self._staged.launch(plan)
         return Done(self._execute_in_place(plan))
+
+    def close(self) -> None:
+        """End the other ranks, where there are any."""
+        if self._others is not None:
+            self._others.close()
 
     def execute(self, plan: StepPlan) -> Sampled:
         """Launch a step and wait for it."""

@@ -14,6 +14,7 @@ from tokenlight.kv import kv_bytes_per_token
 from tokenlight.models import cache_specs
 from tokenlight.nn import CacheSpec
 from tokenlight.runner.machine import Machine
+from tokenlight.spmd import Mesh
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -69,10 +70,10 @@ class ResolvedConfig(Limits):
         return self.num_blocks * self.block_bytes
 
 
-def model_shape(checkpoint: Checkpoint) -> ModelShape:
-    """The numbers out of a checkpoint's configuration and headers."""
+def model_shape(checkpoint: Checkpoint, mesh: Mesh | None = None) -> ModelShape:
+    """The numbers out of a checkpoint's configuration and headers; caches are the mesh's rank's."""
     return ModelShape(
-        layers=cache_specs(checkpoint),
+        layers=cache_specs(checkpoint, mesh),
         max_model_tokens=checkpoint.config["max_position_embeddings"],
         is_float32={each.format for each in checkpoint.tensors.values()} == {"f32"},
     )

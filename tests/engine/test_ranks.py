@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model over several processes: the same tokens as on one, and no survivor when one is lost."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.models.tiny import write_tiny_llama
+from tokenlight import wire
+from tokenlight.base.errors import EngineDead
+from tokenlight.config import EngineConfig, ModelConfig, ParallelConfig
+from tokenlight.engine.client import AsyncLLM
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
+
+STOPS_S = 5.0
+PROMPTS = ([5, 6, 7], list(range(40)), [9] * 17)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    return write_tiny_llama(tmp_path_factory.mktemp("ranks") / "tiny.gguf", heads=4, kv_heads=2)
+
+
+def config_of(model: Path, tp: int) -> EngineConfig:
+    return EngineConfig(model=ModelConfig(model=str(model)), parallel=ParallelConfig(tp=tp))
+
+
+async def answers(llm: AsyncLLM, **sampling) -> list[list[int]]:
+    told = []
+    for number, prompt in enumerate(PROMPTS):
+        ids: list[int] = []
+        params = wire.SamplingParams(temperature=0.0, **sampling)
+        async for delta in llm.generate(
+            prompt, params, request_id=f"r{number}-{len(sampling)}", max_new_tokens=12,
+            stop_token_ids=(),
+        ):  # fmt: skip
+            ids += delta.token_ids
+        told.append(ids)
+    return told
+
+
+def children(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in path.read_text().split()] if path.exists() else []
+
+
+def is_running(pid: int) -> bool:
+    """A process that ended and was not yet waited for is not running."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until_gone(pids: list[int], within_s: float) -> float:
+    started = time.monotonic()
+    while any(is_running(pid) for pid in pids):
+        assert time.monotonic() - started < within_s, "a rank outlived the others"
+        time.sleep(0.05)
+    return time.monotonic() - started
+
+
+async def test_two_and_four_ranks_give_the_tokens_of_one(model: Path):
+    told = {}
+    for tp in (1, 2, 4):
+        llm = await AsyncLLM.start(config_of(model, tp))
+        try:
+            # Prompt log-probabilities run body and head apart, and rows of the head several times.
+            told[tp] = [await answers(llm), await answers(llm, num_prompt_logprobs=1)]
+        finally:
+            await llm.close()
+    assert told[2] == told[1]
+    assert told[4] == told[1]
+    assert all(len(ids) == 12 for run in told[1] for ids in run)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
+async def test_a_lost_rank_ends_all_and_the_client_hears_of_it(model: Path, how: signal.Signals):
+    llm = await AsyncLLM.start(config_of(model, 2))
+    engine = llm.pid
+    ranks = children(engine)
+    assert len(ranks) == 1
+    try:
+        await answers(llm)
+        started = time.monotonic()
+        os.kill(ranks[0], how)
+        with pytest.raises(EngineDead):
+            while True:
+                await answers(llm)
+        assert time.monotonic() - started < 2 * STOPS_S
+        wait_until_gone([engine, *ranks], STOPS_S)
+    finally:
+        await llm.close()
+
+
+async def test_ranks_end_with_the_engine(model: Path):
+    llm = await AsyncLLM.start(config_of(model, 2))
+    ranks = children(llm.pid)
+    os.kill(llm.pid, signal.SIGKILL)
+    wait_until_gone(ranks, STOPS_S)
+    await llm.close()
+
+
+async def test_an_orderly_end_takes_the_ranks_along(model: Path):
+    llm = await AsyncLLM.start(config_of(model, 2))
+    pids = [llm.pid, *children(llm.pid)]
+    await llm.close()
+    wait_until_gone(pids, STOPS_S)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m tokenlight.runner.ranks`: a rank that follows. Standard input: orders, then messages.
+
+Its standard output says that it lives: a byte every half second.
+"""
+
+import os
+import select
+import signal
+import sys
+import threading
+
+import msgspec
+
+from tokenlight.base import log
+from tokenlight.runner.ranks.channel import read_pipe
+from tokenlight.runner.ranks.follower import follow
+from tokenlight.runner.ranks.followers import BEAT, BEAT_PERIOD_S, READY
+from tokenlight.runner.ranks.orders import RankOrders
+from tokenlight.runner.ranks.share import join, load_share
+
+_EXIT_LEADERLESS = 3
+
+
+def main() -> int:
+    """Load this rank's share, say so, run what comes; ends with its input."""
+    orders = msgspec.json.decode(sys.stdin.buffer.readline(), type=RankOrders)
+    log.configure(orders.log_level)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # what it means is the parent's to decide
+    threading.Thread(target=_beat, name="tokenlight-beat", daemon=True).start()
+    with join(orders.config, rank=orders.rank, store_port=orders.store_port):
+        share = load_share(orders.config, rank=orders.rank, num_blocks=orders.num_blocks)
+        os.write(sys.stdout.fileno(), READY)
+        follow(
+            share.model,
+            share.kv,
+            read_pipe(sys.stdin.buffer),
+            num_slots=share.limits.max_num_requests,
+            num_columns=orders.num_columns,
+        )
+    return 0
+
+
+def _beat() -> None:
+    """Also ends the process when the leading rank is gone: it may be inside a collective."""
+    leader = select.poll()
+    leader.register(sys.stdin.fileno(), 0)  # nothing to read: only its end is told
+    while not leader.poll(1000 * BEAT_PERIOD_S):
+        try:
+            os.write(sys.stdout.fileno(), BEAT)
+        except BrokenPipeError:
+            break
+    os._exit(_EXIT_LEADERLESS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

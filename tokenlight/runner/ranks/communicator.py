@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The communicator over torch.distributed: gloo between CPUs, NCCL between GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from tokenlight.kernels.comm import Group
+
+# Up to here a sum costs least as one exchange: each rank sends all it has to each other.
+_GATHERED_BYTES = 64 * 1024
+
+
+class TorchCommunicator:
+    """Sums are added in rank order, whatever the number of rows: a row's bits do not depend on it.
+
+    The process group of all ranks must be there. A smaller one is made by its members, when they
+    first call a collective of it.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[Group, dist.ProcessGroup] = {}
+
+    @property
+    def name(self) -> str:
+        return dist.get_backend()
+
+    def all_reduce(self, x: Tensor, *, group: Group) -> Tensor:
+        if x.nbytes <= _GATHERED_BYTES or x.numel() % len(group):
+            return _sum(self._gather(x, group))
+        share = self.reduce_scatter(x.reshape(-1), group=group, dim=0)
+        return torch.cat(self._gather(share, group)).view(x.shape)
+
+    def all_gather(self, x: Tensor, *, group: Group, dim: int) -> Tensor:
+        return torch.cat(self._gather(x, group), dim)
+
+    def reduce_scatter(self, x: Tensor, *, group: Group, dim: int) -> Tensor:
+        return _sum(self._exchange(x.chunk(len(group), dim), group))
+
+    def all_to_all(self, x: Tensor, *, group: Group, split_dim: int, join_dim: int) -> Tensor:
+        return torch.cat(self._exchange(x.chunk(len(group), split_dim), group), join_dim)
+
+    def _gather(self, x: Tensor, group: Group) -> list[Tensor]:
+        """Everybody's `x`, in rank order."""
+        mine = x.contiguous()
+        parts = [torch.empty_like(mine) for _ in group]
+        dist.all_gather(parts, mine, group=self._group(group))
+        return parts
+
+    def _exchange(self, pieces: tuple[Tensor, ...], group: Group) -> list[Tensor]:
+        """Piece i of everybody, on the i-th rank, in rank order."""
+        sent = torch.stack(pieces)
+        received = torch.empty_like(sent)
+        dist.all_to_all_single(received, sent, group=self._group(group))
+        return list(received)
+
+    def _group(self, ranks: Group) -> dist.ProcessGroup:
+        if ranks not in self._groups:
+            make: Callable[..., dist.ProcessGroup] = dist.new_group
+            self._groups[ranks] = make(list(ranks), use_local_synchronization=True)
+        return self._groups[ranks]
+
+
+def _sum(parts: list[Tensor]) -> Tensor:
+    total = parts[0].clone()
+    for part in parts[1:]:
+        total += part
+    return total

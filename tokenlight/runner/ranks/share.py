@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one rank holds: its part of the weights, its KV pool, and the way to the other ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import Store, TCPStore
+
+from tokenlight import kernels
+from tokenlight.checkpoint import Checkpoint, open_checkpoint
+from tokenlight.config import EngineConfig
+from tokenlight.kv import DevicePool
+from tokenlight.models import CausalLM, CompiledModel, load_model, shard_model
+from tokenlight.runner.machine import Machine, read_machine
+from tokenlight.runner.memory import compile_for, make_pool
+from tokenlight.runner.ranks.communicator import TorchCommunicator
+from tokenlight.runner.ranks.mesh import mesh_of
+from tokenlight.runner.resolve import Limits, model_shape, resolve_limits
+from tokenlight.spmd import Ranks
+
+_HOST = "127.0.0.1"
+_JOIN_TIMEOUT = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Ready to run."""
+
+    model: CompiledModel
+    kv: DevicePool
+    limits: Limits
+
+
+def make_store(num_ranks: int) -> TCPStore:
+    """Where the ranks of this host find each other; lives in the leading rank."""
+    return TCPStore(_HOST, 0, num_ranks, is_master=True, wait_for_workers=False)
+
+
+@contextmanager
+def join(
+    config: EngineConfig, *, rank: int, store_port: int, store: Store | None = None
+) -> Iterator[None]:
+    """Be one of the ranks of this host; the leading one brings the store."""
+    num_ranks = mesh_of(config).num_ranks
+    if store is None:
+        store = TCPStore(_HOST, store_port, num_ranks, timeout=_JOIN_TIMEOUT)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=num_ranks)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def load_share(config: EngineConfig, *, rank: int, num_blocks: int) -> Share:
+    """Read this rank's part of the checkpoint and compile it.
+
+    Raises:
+        ConfigError: what was asked cannot be had on this machine.
+        CheckpointError: the model's files cannot be used.
+    """
+    checkpoint = open_checkpoint(
+        Path(config.model.model), has_weights=config.model.load_format != "dummy"
+    )
+    mesh, machine = mesh_of(config).at(rank), read_machine()
+    shape = model_shape(checkpoint, mesh)
+    limits = resolve_limits(config, shape, machine)
+    kernels.set_num_threads(threads_of_a_rank(config, machine))
+    torch.set_num_threads(1)
+    model, ranks = load_part(checkpoint, config, limits, rank)
+    pool = make_pool(shape.layers, limits, num_blocks)
+    return Share(compile_for(model, pool, limits, ranks), pool, limits)
+
+
+def threads_of_a_rank(config: EngineConfig, machine: Machine) -> int:
+    """The ranks of a host share its cores."""
+    return config.num_threads or max(1, machine.num_cores // config.parallel.num_ranks)
+
+
+def load_part(
+    checkpoint: Checkpoint, config: EngineConfig, limits: Limits, rank: int
+) -> tuple[CausalLM, Ranks | None]:
+    """The model of a rank, and what the compiler must know of the others; None: it is alone."""
+    mesh = mesh_of(config).at(rank)
+    is_dummy = config.model.load_format == "dummy"
+    if mesh.num_ranks == 1:
+        model = load_model(checkpoint, device=limits.device, dtype=limits.dtype, is_dummy=is_dummy)
+        return model, None
+    sharding = shard_model(checkpoint, mesh, limits.dtype)
+    model = load_model(
+        checkpoint,
+        device=limits.device,
+        dtype=limits.dtype,
+        is_dummy=is_dummy,
+        sharding=sharding,
+    )
+    return model, Ranks(mesh, sharding.layouts, TorchCommunicator())
