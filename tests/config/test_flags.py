@@ -94,7 +94,8 @@ def test_every_flag_has_help_and_a_name_nobody_else_has():
 
 def test_every_config_field_is_reachable_by_a_flag():
     source = "".join(
-        (ROOT / "tokenlight/config" / f).read_text() for f in ("engine.py", "parallel.py", "server.py")
+        (ROOT / "tokenlight/config" / f"{name}.py").read_text()
+        for name in ("engine", "parallel", "server")
     )
     declared = len(re.findall(r"metadata=flag\(", source))
     assert declared == len([*flags_of(EngineConfig), *flags_of(ServerConfig)])

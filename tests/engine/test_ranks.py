@@ -4,7 +4,6 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,6 +41,11 @@ async def answers(llm: AsyncLLM, **sampling) -> list[list[int]]:
             ids += delta.token_ids
         told.append(ids)
     return told
+
+
+async def answer_for_ever(llm: AsyncLLM) -> None:
+    while True:
+        await answers(llm)
 
 
 def children(pid: int) -> list[int]:
@@ -90,8 +94,7 @@ async def test_a_lost_rank_ends_all_and_the_client_hears_of_it(model: Path, how:
         started = time.monotonic()
         os.kill(ranks[0], how)
         with pytest.raises(EngineDead):
-            while True:
-                await answers(llm)
+            await answer_for_ever(llm)
         assert time.monotonic() - started < 2 * STOPS_S
         wait_until_gone([engine, *ranks], STOPS_S)
     finally:
