@@ -25,7 +25,7 @@ A model is given as
   The Hub's own client fetches it: its cache, `HF_TOKEN`, `HF_ENDPOINT` and `HF_HUB_OFFLINE` apply.
 
 Python pickles (`pytorch_model.bin`) are refused, because loading one runs code; so are
-safetensors that are quantized (GPTQ, AWQ, FP8).
+safetensors that are quantized (GPTQ, AWQ, FP8), but for gpt-oss's experts in MXFP4.
 """
 
 ROPE_NOTES = """\
@@ -54,7 +54,9 @@ def _architectures() -> str:
         spelled = ", ".join(f"`{each}`" for each in architectures)
         served = what if file == name else f"as `{file}`"
         lines.append(f"| `{name}` | {spelled} | `models/{file}.py` | {served} |")
-    lines.append("\nGGUF files of Mistral models say `llama`.\n")
+    lines.append(
+        "\nGGUF files of Mistral models say `llama`; of DeepSeek V2 and Kimi K2, `deepseek2`.\n"
+    )
     return "\n".join(lines)
 
 
@@ -66,7 +68,7 @@ def _formats() -> str:
     ]
     for name, stored in STORED_FORMATS.items():
         bits = stored.block_bytes * 8 / stored.block_elements
-        in_safetensors = "yes" if name in SAFETENSORS_TYPES.values() else ""
+        in_safetensors = "yes" if stored in SAFETENSORS_TYPES.values() else ""
         lines.append(f"| {name.upper()} | {bits:g} | yes | {in_safetensors} |")
     lines.append("\nWeights stay as they are stored; the parts of one layer may differ.\n")
     return "\n".join(lines)

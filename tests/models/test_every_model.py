@@ -52,10 +52,14 @@ class Variant:
     architecture: str | None = None
     """GGUF's; None where such a file cannot say what this variant needs."""
     changes: dict[str, Any] = field(default_factory=dict)
+    sizes: dict[str, Any] = field(default_factory=dict)
+    """Of what only models of its kind have."""
+    twin_type: str = ""
+    """Whose configuration it is in transformers, where that has no class of this name."""
 
     @property
     def config(self) -> dict[str, Any]:
-        return {**SIZES, **self.changes}
+        return {**SIZES, **self.sizes, **self.changes}
 
 
 def rope(theta: float = 10000.0, **parameters: Any) -> dict[str, Any]:
@@ -136,12 +140,13 @@ VARIANTS = {
     "qwen3_moe": Variant(
         model_type="qwen3_moe",
         architecture="qwen3moe",
-        changes={**QWEN3_MOE, "norm_topk_prob": True},
+        sizes=QWEN3_MOE,
+        changes={"norm_topk_prob": True},
     ),
     "qwen3_moe-some-dense": Variant(
         model_type="qwen3_moe",
+        sizes=QWEN3_MOE,
         changes={
-            **QWEN3_MOE,
             "num_hidden_layers": 4,
             "mlp_only_layers": [3],
             "decoder_sparse_step": 2,
@@ -149,12 +154,13 @@ VARIANTS = {
     ),
     "deepseek_v2": Variant(
         model_type="deepseek_v2",
-        changes={**LATENT, "topk_method": "greedy", "routed_scaling_factor": 1.5},
+        sizes=LATENT,
+        changes={"topk_method": "greedy", "routed_scaling_factor": 1.5},
     ),
     "deepseek_v2-groups-yarn": Variant(
         model_type="deepseek_v2",
+        sizes=LATENT,
         changes={
-            **LATENT,
             "q_lora_rank": None,
             "topk_method": "group_limited_greedy",
             **rope(**YARN, mscale=0.707, mscale_all_dim=0.9),
@@ -163,13 +169,14 @@ VARIANTS = {
     "deepseek_v3": Variant(
         model_type="deepseek_v3",
         architecture="deepseek2",
-        changes={**LATENT, "norm_topk_prob": True, "routed_scaling_factor": 2.5},
+        sizes=LATENT,
+        changes={"norm_topk_prob": True, "routed_scaling_factor": 2.5},
     ),
     "deepseek_v3-yarn": Variant(
         model_type="deepseek_v3",
         architecture="deepseek2",
+        sizes=LATENT,
         changes={
-            **LATENT,
             "q_lora_rank": None,
             "norm_topk_prob": False,
             "routed_scaling_factor": 1.0,
@@ -178,11 +185,18 @@ VARIANTS = {
     ),
     "deepseek_v3-halves": Variant(
         model_type="deepseek_v3",
-        changes={**LATENT, "rope_interleave": False, "attention_bias": True},
+        sizes=LATENT,
+        changes={"rope_interleave": False, "attention_bias": True},
     ),
-    "gpt_oss": Variant(model_type="gpt_oss", architecture="gpt-oss", changes=GPT_OSS),
+    "kimi_k2": Variant(
+        model_type="kimi_k2",
+        twin_type="deepseek_v3",
+        sizes=LATENT,
+        changes={"n_group": 1, "topk_group": 1},
+    ),
+    "gpt_oss": Variant(model_type="gpt_oss", architecture="gpt-oss", sizes=GPT_OSS),
     "gpt_oss-clamped": Variant(
-        model_type="gpt_oss", changes={**GPT_OSS, "swiglu_limit": 0.5, "swiglu_alpha": 1.3}
+        model_type="gpt_oss", sizes=GPT_OSS, changes={"swiglu_limit": 0.5, "swiglu_alpha": 1.3}
     ),
     "gemma2": Variant(
         model_type="gemma2",
@@ -221,14 +235,18 @@ CASES = {
 @pytest.mark.parametrize(("variant", "layout"), CASES.values(), ids=CASES)
 def test_equals_transformers(tmp_path: Path, variant: Variant, layout: str) -> None:
     """In chunks and one by one, so that windows and rotations meet a cache."""
-    state = random_state(variant.model_type, variant.config, seed=3)
-    twin = make_twin(variant.model_type, variant.config, state)
+    twin_type = variant.twin_type or variant.model_type
+    state = random_state(twin_type, variant.config, seed=3)
+    twin = make_twin(twin_type, variant.config, state)
     if layout == "gguf":
         path = tmp_path / "tiny.gguf"
         write_gguf(path, variant.architecture, variant.config, state, tokenizer=False)
     else:
         path = tmp_path / "model"
         twin.save_pretrained(path, max_shard_size="60KB")
+        if variant.twin_type:
+            raw = json.loads((path / "config.json").read_text())
+            (path / "config.json").write_text(json.dumps(raw | {"model_type": variant.model_type}))
     prompt = np.random.default_rng(4).integers(0, 300, NUM_TOKENS).tolist()
     rig = Rig(open_checkpoint(path))
     chunks = [prompt[:21], prompt[21:50], *([token] for token in prompt[50:])]
