@@ -13,7 +13,7 @@ from tokenlight import __version__
 from tokenlight.base.errors import ConfigError, TokenLightError
 from tokenlight.config.flags import FlagParser, nearest
 
-COMMANDS = ("serve", "chat", "pull", "env", "kernels")
+COMMANDS = ("serve", "chat", "pull", "env", "kernels", "plan")
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,6 +34,28 @@ class ModelPlan:
     @property
     def replicated_bytes(self) -> int:
         return sum(weight.num_bytes for weight in self.weights if weight.is_replicated)
+
+    @property
+    def collectives(self) -> dict[str, int]:
+        """How many of each kind a step calls."""
+        counts = Counter[str]()
+        for layer in self.layers:
+            counts.update(call.op for call in layer.calls * len(layer.names) if call.is_collective)
+        return dict(counts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        replicated = {_kind_of(weight.name) for weight in self.weights if weight.is_replicated}
+        return {
+            "layers": [asdict(layer) for layer in self.layers],
+            "collectives": self.collectives,
+            "weight_bytes": self.weight_bytes,
+            "replicated_bytes": self.replicated_bytes,
+            "replicated": sorted(replicated),
+            "kv_token_bytes": self.kv_token_bytes,
+            "sent_token_bytes": self.sent_token_bytes,
+            "sent_sampled_row_bytes": self.sent_sampled_row_bytes,
+        }
 
     @property
     def sent_token_bytes(self) -> float:
@@ -69,6 +93,12 @@ def plan_model(
         tuple(read_weights(model, dict(sharding.layouts))),
         sum(spec.token_elements for spec in caches) * kv_dtype.itemsize,
     )
+
+
+def _kind_of(name: str) -> str:
+    """`layers.3.self_attn.q_norm.weight_D` -> `self_attn.q_norm`: the same in every layer."""
+    path = name.rpartition(".")[0].split(".")
+    return ".".join(path[2:] if path[0] == "layers" else path)
 
 
 class _Caches:

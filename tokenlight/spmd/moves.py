@@ -25,6 +25,9 @@ class Move:
     axes: Axes
     change: tuple[Placement, Placement]
 
+    def applied_to(self, layout: Layout) -> Layout:
+        return tuple(self.change[1] if a in self.axes else p for a, p in enumerate(layout))
+
     def options(self, mesh: Mesh) -> dict[str, Any]:
         """As the contract wants them."""
         group = mesh.ranks(self.axes)

@@ -223,13 +223,14 @@ class _Placing:
         moves, value = find_moves(here, there), arg.meta["value"]
         if moves is None or cost_bytes(value, moves, self._mesh) is None:
             return None
-        moved = arg
+        moved, layout = arg, here
         with self._graph.inserting_before(before):
             for move in moves:
                 moved = self._graph.call_function(move.op, (moved,), move.options(self._mesh))
-                moved.meta |= {key: before.meta.get(key) for key in ("line", "path")}
+                moved.meta |= {"line": before.meta.get("line"), "path": arg.meta.get("path")}
                 moved.meta["value"] = infer_node(moved, self._module, self._probe)
-        moved.meta["layout"] = there
+                layout = move.applied_to(layout)
+                moved.meta["layout"] = layout
         self._moved[arg, there] = moved
         if PARTIAL in here and PARTIAL not in there:
             self._summed[arg] = moved

@@ -123,4 +123,4 @@ def _layer_of(path: str) -> str:
     """`layers.3.mlp.down_proj` -> `layers.3`; what is in no list by its first name."""
     first, _, rest = path.partition(".")
     number = rest.partition(".")[0]
-    return f"{first}.{number}" if number.isdecimal() else first
+    return f"{first}.{number}" if number.isdecimal() else first or "model"

@@ -56,12 +56,18 @@ RULES: dict[Op[..., Any], tuple[Row, ...]] = {
     kernels.embedding_slice: _rows(((R, S0), P), ((S0, R), S0)),
     kernels.gather_rows: _rows(((R, R), R), ((S0, S0), S0), ((S1, R), S1), ((P, R), P)),
     kernels.gelu_tanh_mul: _rows(*_ELEMENTWISE),
+    kernels.head_linear: _rows(((R, R), R), ((S0, R), S0), ((S1, S0), S1)),
     kernels.linear: _rows(
         ((R, R, R), R),
         ((S0, R, R), S0),
         ((R, S0, S0), S1),
         ((S1, S1, P), P),
         ((P, R, P), P),
+    ),
+    kernels.mla_attention: _rows(
+        ((R, R, None, *_BATCH_R), R),
+        ((S1, S1, None, *_BATCH_R), S1),
+        ((S0, S0, None, *_BATCH_S0), S0),
     ),
     kernels.moe: _rows(
         ((R,), R),
@@ -75,13 +81,23 @@ RULES: dict[Op[..., Any], tuple[Row, ...]] = {
         ((S0, *_CACHES, *_BATCH_S0, R), S0),
     ),
     kernels.rms_norm: (*_rows(*_TOKENWISE), Row((S1, R), S1, num_dims=3)),  # each head by itself
-    kernels.rope_: _rows(((R, R, R), R), ((S1, S1, R), S1), ((S0, S0, S0), S0)),
+    kernels.rope_: _rows(
+        ((R, R, R), R),
+        ((S1, S1, R), S1),
+        ((S1, R, R), S1),  # one key for all heads
+        ((S0, S0, S0), S0),
+    ),
     kernels.rope_angles: _rows(*_TOKENWISE),
     kernels.route: _rows(*_TOKENWISE),
     kernels.scale: _rows(*_LINEAR),
     kernels.silu_mul: _rows(*_ELEMENTWISE),
     kernels.softcap: _rows(*_ELEMENTWISE),
-    kernels.to_float32: _rows(*_LINEAR),
+    # What is split is joined before it is widened, in half the bytes.
+    kernels.to_float32: _rows(((R,), R), ((S0,), S0)),
+    kernels.write_latent_: _rows(
+        ((R, R, None, *_BATCH_R), R),
+        ((S0, S0, None, *_BATCH_S0), S0),
+    ),
     kernels.write_kv_: _rows(
         ((R, R, *_CACHES, *_BATCH_R), R),
         ((S1, S1, *_CACHES, *_BATCH_R), S1),

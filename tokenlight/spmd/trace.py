@@ -111,7 +111,7 @@ class _Trace(Tracer):
 
     def _mark(self, mark: Callable[[Tensor], Tensor], arg: Any, boundary: Boundary) -> Any:
         proxy = self.create_proxy("call_function", mark, (arg,), {})
-        proxy.node.meta["boundary"] = boundary
+        proxy.node.meta |= {"boundary": boundary, "path": boundary.path}
         return proxy
 
     def create_arg(self, a: Any) -> Any:
