@@ -146,8 +146,8 @@ inline void RoundRow(const LinearArgs& a, std::int64_t row, XPairBlock* blocks) 
     XPairBlock* block = blocks + row * num_blocks;
     for (std::int64_t b = 0; b < num_blocks; ++b, ++block, x += kBlockElements) {
         const Rounding by = RoundingOf(x);
-        std::int32_t sums[2] = {RoundToPairs(x, by.inverse, block->pairs),
-                                RoundToPairs(x + kLanes, by.inverse, block->pairs + kLanes)};
+        std::int32_t sums[2] = {RoundToPairs(by.x, by.inverse, block->pairs),
+                                RoundToPairs(by.x + kLanes, by.inverse, block->pairs + kLanes)};
         if constexpr (F::kHalves == 1) sums[0] += sums[1];
         block->step = by.step;
         for (int half = 0; half < F::kHalves; ++half) {

@@ -81,17 +81,25 @@ inline void TileRows(const std::uint8_t* tile, const XBlock* x, std::int64_t row
     for (int r = 0; r < R; ++r) out.Write(row + r, y[r], true);
 }
 
-// How 32 activations are rounded: multiples of `step`, found by multiplying with `inverse`.
+constexpr float kZeros[kBlockElements] = {};
+
+// How the 32 activations at `x` are rounded: multiples of `step`, found by multiplying with
+// `inverse`.
 struct Rounding {
+    const float* x;
     float inverse;
     float step;
 };
 
+// Infinity or NaN among the activations makes `step` NaN, and so the whole row of products: nothing
+// that follows may take it for numbers.
 inline Rounding RoundingOf(const float* x) {
-    const float most = MaxLane(Max(Abs(Load(x)), Abs(Load(x + kLanes))));
+    const Vec first = Abs(Load(x)), second = Abs(Load(x + kLanes));
+    if (!(SumLanes(Add(first, second)) < INFINITY)) return {kZeros, 0.0F, NAN};
+    const float most = MaxLane(Max(first, second));
     // Below this, kMaxQuant / most overflows; such a block counts as zero.
-    if (!(most > 1e-30F)) return {0.0F, 0.0F};
-    return {kMaxQuant / most, most / kMaxQuant};
+    if (!(most > 1e-30F)) return {x, 0.0F, 0.0F};
+    return {x, kMaxQuant / most, most / kMaxQuant};
 }
 
 template <class F>
@@ -102,8 +110,8 @@ inline void RoundRow(const LinearArgs& a, std::int64_t row, XBlock* blocks) {
     for (std::int64_t b = 0; b < num_blocks; ++b, ++block, x += kBlockElements) {
         const Rounding by = RoundingOf(x);
         std::int32_t sums[2] = {
-            RoundToInt15(x, by.inverse, block->high, block->low),
-            RoundToInt15(x + kLanes, by.inverse, block->high + kLanes, block->low + kLanes)};
+            RoundToInt15(by.x, by.inverse, block->high, block->low),
+            RoundToInt15(by.x + kLanes, by.inverse, block->high + kLanes, block->low + kLanes)};
         if constexpr (F::kHalves == 1) sums[0] += sums[1];
         block->step = by.step;
         for (int half = 0; half < F::kHalves; ++half) {
