@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c const
 CPP := $(shell find csrc -name '*.cc' -o -name '*.h' -o -name 'CMakeLists.txt' 2>/dev/null)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help setup serve fix check test test-agents ci-slow bench bench-slice bench-breadth bench-control bench-front bench-splits docs size clean
+.PHONY: help setup serve fix check test test-agents ci-slow bench bench-slice bench-breadth bench-control bench-front bench-splits bench-spmd docs size clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -97,6 +97,9 @@ bench-slice: $(STAMPS)/dev  ## the served default model beside transformers; pri
 
 bench-breadth: $(STAMPS)/dev  ## formats, tokenizers, templates beside others' code, loading, memory; BAR lines
 	$(BIN)/python -m benchmarks.breadth
+
+bench-spmd: $(STAMPS)/dev  ## what compiling a model costs, what ranks send; BAR lines
+	$(BIN)/python -m benchmarks.spmd
 
 bench-front: $(STAMPS)/dev  ## prompts, masks, streams, sessions of clients: what the front costs; BAR lines
 	$(BIN)/python -m benchmarks.front
