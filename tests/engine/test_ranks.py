@@ -3,9 +3,13 @@
 
 import os
 import signal
+import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.models.tiny import write_tiny_llama
@@ -114,3 +118,49 @@ async def test_an_orderly_end_takes_the_ranks_along(model: Path):
     pids = [llm.pid, *children(llm.pid)]
     await llm.close()
     wait_until_gone(pids, STOPS_S)
+
+
+async def test_ranks_that_a_launcher_started_give_the_same_tokens(model: Path, tmp_path: Path):
+    """As torchrun starts them: one command line for all, and who is who by variables."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    common = {
+        "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        "TOKENLIGHT_LOG_LEVEL": "info",
+    }  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "tokenlight",
+        "serve",
+        str(model),
+        "--tensor-parallel-size",
+        "2",
+    ]
+    with (tmp_path / "log").open("w") as log:
+        ranks = [
+            subprocess.Popen(
+                [*command, "--port", "0"],
+                env={**os.environ, **common, "RANK": str(rank)},
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+            for rank in (0, 1)
+        ]
+    try:
+        url = next(line.split()[1] for line in ranks[0].stdout if line.strip().startswith("url"))
+        asked = {"prompt": PROMPTS[1], "max_tokens": 12, "temperature": 0, "return_token_ids": True}
+        answer = httpx.post(f"{url}/completions", json=asked, timeout=60).json()
+        llm = await AsyncLLM.start(config_of(model, 1))
+        try:
+            assert answer["choices"][0]["token_ids"] == (await answers(llm))[1]
+        finally:
+            await llm.close()
+        ranks[0].terminate()
+        assert [rank.wait(30) for rank in ranks] == [0, 0]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.stdout.close()

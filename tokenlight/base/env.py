@@ -52,6 +52,14 @@ class Env:
     log_level: LogLevel = "info"
     """TOKENLIGHT_LOG_LEVEL: debug, info, warning or error; the flag --log-level wins."""
 
+    rank: int = 0
+    """RANK: set by torchrun and other launchers, with WORLD_SIZE, MASTER_ADDR and MASTER_PORT: 0
+    serves, the others help it.
+    """
+
+    num_ranks: int | None = None
+    """WORLD_SIZE: how many ranks a launcher started. Default: `tokenlight serve` starts them."""
+
     kernel_tuning: KernelTuning = "use"
     """TOKENLIGHT_KERNEL_TUNING: use what `tokenlight kernels tune` measured here, or ignore it.
 
@@ -79,7 +87,10 @@ def read_env(environ: Mapping[str, str] | None = None) -> Env:
     tuning = source.get("TOKENLIGHT_KERNEL_TUNING", "use").lower()
     if tuning not in ("use", "ignore"):
         raise ConfigError(f"TOKENLIGHT_KERNEL_TUNING must be use or ignore, got {tuning!r}")
+    num_ranks = source.get("WORLD_SIZE")
     return Env(
+        rank=int(source["RANK"]) if source.get("RANK", "").isdigit() else 0,
+        num_ranks=None if num_ranks is None else _count("WORLD_SIZE", num_ranks),
         cache_dir=(
             _default_cache_dir(source) if cache is None else _path("TOKENLIGHT_CACHE", cache)
         ),

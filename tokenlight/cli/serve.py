@@ -43,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
     log.show_library("uvicorn", config.http_log_level)
     if config.host not in _LOOPBACK and config.api_key is None:
         _log.warning(log.event("open_to_the_network", host=config.host, advice="set --api-key"))
+    if env.rank > 0 and (env.num_ranks or 1) > 1:
+        return follow()
     check_certificate(config)
     with closing(bind(config.host, config.port)) as listener:
         with ends_on_sigterm():
@@ -64,6 +66,14 @@ def run(args: argparse.Namespace) -> int:
             return await serve(config, found, listener, stop=stop, on_ready=on_ready)
 
         return asyncio.run(main())
+
+
+def follow() -> int:
+    """Be a rank that helps the serving one; what it runs, that one says."""
+    from tokenlight.runner.ranks.launched import follow_leader
+
+    follow_leader()
+    return 0
 
 
 def banner(

@@ -33,7 +33,7 @@ from tokenlight.runner.memory import (
 from tokenlight.runner.prompt_logprobs import PromptReader
 from tokenlight.runner.ranks.leader import LeadingModel
 from tokenlight.runner.ranks.mesh import mesh_of
-from tokenlight.runner.ranks.others import OtherRanks
+from tokenlight.runner.ranks.others import OtherRanks, find_ranks
 from tokenlight.runner.ranks.share import load_part, threads_of_a_rank
 from tokenlight.runner.resolve import ResolvedConfig, model_shape, resolve, resolve_limits
 from tokenlight.runner.sampled import Done, Launched, Sampled
@@ -91,9 +91,7 @@ class ModelRunner:
         mesh, machine = mesh_of(config), read_machine()
         shape = model_shape(checkpoint, mesh)
         limits = resolve_limits(config, shape, machine)
-        others = None
-        if mesh.num_ranks > 1:
-            others = OtherRanks(config, resolve(config, shape, machine))
+        others = find_ranks(config, resolve(config, shape, machine)) if mesh.num_ranks > 1 else None
         kernels.set_num_threads(threads_of_a_rank(config, machine))
         # What torch itself still does is small; its threads would spin on the kernels' cores.
         torch.set_num_threads(1)

@@ -8,7 +8,7 @@ that a ring of our own would have to add. It is a rank's standard input.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import numpy as np
 import torch
@@ -17,6 +17,13 @@ import torch.distributed as dist
 from tokenlight.runner.ranks.message import Words
 
 _LENGTH = np.dtype("<i8")
+
+
+class Channel(Protocol):
+    """The leading rank's end."""
+
+    def send(self, words: Words) -> None:
+        """To every other rank, in order."""
 
 
 class PipeChannel:
@@ -53,7 +60,7 @@ class GroupChannel:
     def send(self, words: Words) -> None:
         """To every rank: first the length, then the words."""
         dist.broadcast(torch.tensor([len(words)]), src=0)
-        dist.broadcast(torch.from_numpy(words), src=0)
+        dist.broadcast(torch.from_numpy(words.copy()), src=0)
 
     def close(self) -> None:
         """Tell the others that nothing more comes."""

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from selectors import EVENT_READ, DefaultSelector
 from typing import BinaryIO, NoReturn, cast
@@ -43,8 +43,8 @@ _EXIT_RANK_LOST = 4
 class Followers:
     """Running ranks, owned by the leading one: `close` them once."""
 
-    def __init__(self, orders: Sequence[RankOrders]) -> None:
-        self._children = {each.rank: _spawn(each) for each in orders}
+    def __init__(self, orders: Mapping[int, RankOrders]) -> None:
+        self._children = {rank: _spawn(each) for rank, each in orders.items()}
         self._are_ready = threading.Event()
         self._is_closing = False
         self.channel = PipeChannel([_pipe(child.stdin) for child in self._children.values()])

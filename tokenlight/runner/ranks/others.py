@@ -3,57 +3,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import numpy as np
+import torch.distributed as dist
 from numpy.typing import NDArray
 
+from tokenlight.base.env import read_env
 from tokenlight.base.errors import ConfigError
 from tokenlight.base.log import current_level
 from tokenlight.config import EngineConfig
 from tokenlight.models import CompiledModel
+from tokenlight.runner.ranks.channel import Channel, GroupChannel
 from tokenlight.runner.ranks.followers import Followers
 from tokenlight.runner.ranks.leader import LeadingModel
-from tokenlight.runner.ranks.mesh import mesh_of
-from tokenlight.runner.ranks.orders import RankOrders
-from tokenlight.runner.ranks.share import join, make_store
+from tokenlight.runner.ranks.orders import RankOrders, pack_orders
+from tokenlight.runner.ranks.share import join, join_launched, make_store
 from tokenlight.runner.resolve import ResolvedConfig
 
 
 class OtherRanks:
-    """Started before the leading rank loads its own share, so that all load at once."""
+    """They were started before the leading rank loads its own share, so that all load at once."""
 
-    def __init__(self, config: EngineConfig, resolved: ResolvedConfig) -> None:
-        """Spawn them, and meet them.
-
-        Raises:
-            ConfigError: what was asked cannot be had with several ranks.
-        """
-        mesh = mesh_of(config)
-        _check(config, resolved)
-        store = make_store(mesh.num_ranks)
-        self._followers = Followers(
-            [
-                RankOrders(
-                    config=config,
-                    rank=rank,
-                    store_port=store.port,
-                    num_blocks=resolved.num_blocks,
-                    num_columns=-(-resolved.max_model_tokens // resolved.block_tokens),
-                    log_level=current_level(),
-                )
-                for rank in range(1, mesh.num_ranks)
-            ]
-        )
+    def __init__(
+        self, channel: Channel, ended: ExitStack, wait_until_loaded: Callable[[], None]
+    ) -> None:
+        self._channel = channel
+        self._ended = ended
+        self._wait_until_loaded = wait_until_loaded
         self._leading: LeadingModel | None = None
-        self._ended = ExitStack()
-        self._ended.callback(self._followers.close)
-        self._ended.enter_context(join(config, rank=0, store_port=store.port, store=store))
 
     def lead(self, model: CompiledModel) -> LeadingModel:
         """This rank's model, whose calls the others make as well; waits until they have loaded."""
-        self._followers.wait_ready()
-        self._leading = LeadingModel(model, self._followers.channel.send)
+        self._wait_until_loaded()
+        self._leading = LeadingModel(model, self._channel.send)
         return self._leading
 
     def note(self, patches: NDArray[np.int32]) -> None:
@@ -64,6 +48,58 @@ class OtherRanks:
     def close(self) -> None:
         """End them."""
         self._ended.close()
+
+
+def find_ranks(config: EngineConfig, resolved: ResolvedConfig) -> OtherRanks | None:
+    """The others: those that a launcher started, or children of this process; None: there are none.
+
+    Raises:
+        ConfigError: what was asked cannot be had with several ranks.
+    """
+    if config.parallel.num_ranks == 1:
+        return None
+    _check(config, resolved)
+    launched = read_env().num_ranks
+    if launched in (None, 1):
+        return _spawn(config, resolved)
+    if launched != config.parallel.num_ranks:
+        raise ConfigError(
+            f"WORLD_SIZE says that {launched} ranks were launched, but the flags ask for "
+            f"{config.parallel.num_ranks}; make them equal"
+        )
+    return _meet(config, resolved)
+
+
+def _spawn(config: EngineConfig, resolved: ResolvedConfig) -> OtherRanks:
+    num_ranks, ended = config.parallel.num_ranks, ExitStack()
+    store = make_store(num_ranks)
+    followers = Followers(
+        {rank: _orders(config, resolved, rank, store.port) for rank in range(1, num_ranks)}
+    )
+    ended.callback(followers.close)
+    ended.enter_context(join(config, rank=0, store_port=store.port, store=store))
+    return OtherRanks(followers.channel, ended, followers.wait_ready)
+
+
+def _meet(config: EngineConfig, resolved: ResolvedConfig) -> OtherRanks:
+    ended, channel = ExitStack(), GroupChannel()
+    ended.enter_context(join_launched())
+    ended.callback(channel.close)
+    channel.send(pack_orders(_orders(config, resolved, rank=0, store_port=0)))
+    return OtherRanks(channel, ended, dist.barrier)
+
+
+def _orders(
+    config: EngineConfig, resolved: ResolvedConfig, rank: int, store_port: int
+) -> RankOrders:
+    return RankOrders(
+        config=config,
+        rank=rank,
+        store_port=store_port,
+        num_blocks=resolved.num_blocks,
+        num_columns=-(-resolved.max_model_tokens // resolved.block_tokens),
+        log_level=current_level(),
+    )
 
 
 def _check(config: EngineConfig, resolved: ResolvedConfig) -> None:

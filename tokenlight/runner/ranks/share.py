@@ -27,6 +27,8 @@ from tokenlight.spmd import Ranks
 
 _HOST = "127.0.0.1"
 _JOIN_TIMEOUT = timedelta(minutes=10)
+# Of a broadcast as well, and a rank waits in one for as long as nobody asks the model anything.
+_IDLE_TIMEOUT = timedelta(days=365)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,16 @@ def join(
     if store is None:
         store = TCPStore(_HOST, store_port, num_ranks, timeout=_JOIN_TIMEOUT)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=num_ranks)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
+def join_launched() -> Iterator[None]:
+    """Be one of the ranks that a launcher started: it says by environment variables who is who."""
+    dist.init_process_group("gloo", timeout=_IDLE_TIMEOUT)
     try:
         yield
     finally:

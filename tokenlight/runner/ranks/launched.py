@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rank that a launcher started: torchrun, or whatever sets its environment variables."""
+
+import torch.distributed as dist
+
+from tokenlight.base.log import event, get_log
+from tokenlight.runner.ranks.channel import read_group
+from tokenlight.runner.ranks.follower import follow
+from tokenlight.runner.ranks.orders import unpack_orders
+from tokenlight.runner.ranks.share import join_launched, load_share
+
+_log = get_log("ranks")
+
+
+def follow_leader() -> None:
+    """Meet the others, load this rank's share, run what the leading rank says until it ends.
+
+    Raises:
+        ConfigError: what the leading rank was asked for cannot be had on this machine.
+        CheckpointError: the model's files cannot be used here.
+    """
+    with join_launched():
+        rank, messages = dist.get_rank(), read_group()
+        orders = unpack_orders(next(messages))
+        share = load_share(orders.config, rank=rank, num_blocks=orders.num_blocks)
+        _log.info(event("rank_ready", rank=rank))
+        dist.barrier()
+        follow(
+            share.model,
+            share.kv,
+            messages,
+            num_slots=share.limits.max_num_requests,
+            num_columns=orders.num_columns,
+        )
