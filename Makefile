@@ -12,12 +12,14 @@ TORCH_INDEX ?=
 ARGS ?=
 OP ?=
 AGENTS ?= agents
+MODEL ?= tiny
+FROM ?= wheel
 
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 CPP := $(shell find csrc -name '*.cc' -o -name '*.h' -o -name 'CMakeLists.txt' 2>/dev/null)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help setup serve fix check test test-agents ci-slow bench bench-slice bench-breadth bench-control bench-front bench-splits bench-spmd docs size clean
+.PHONY: help setup serve fix check test test-agents test-expectations test-installed ci-slow bench bench-slice bench-breadth bench-control bench-front bench-splits bench-spmd docs size clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -82,10 +84,17 @@ test: $(STAMPS)/dev  ## the CPU suite; under five minutes on two cores
 test-agents: $(STAMPS)/dev  ## real coding agents against a scripted engine: AGENTS=DIR of scripts/install_agents.sh
 	TOKENLIGHT_AGENTS="$(abspath $(AGENTS))" $(BIN)/pytest -q -rs tests/agents $(ARGS)
 
+test-expectations: $(STAMPS)/dev  ## what agents' users must be able to rely on, of a real model: MODEL=tiny, default or a GGUF file
+	$(BIN)/pytest -q tests/expectations --expectations-model "$(MODEL)" $(ARGS)
+
+test-installed:  ## build sdist and wheel, install one (FROM=wheel or sdist) for PYTHON, run the CPU suite against it
+	bash scripts/test_installed.sh "$(PYTHON)" $(FROM) $(ARGS)
+
 ci-slow: $(STAMPS)/dev  ## sanitizers, aarch64 build, slow tests, a fresh clone installed and served
 	bash scripts/sanitize.sh
 	bash scripts/portable.sh
 	$(BIN)/pytest -q -m "slow and not cuda and not multi_gpu" $(ARGS)
+	$(BIN)/pytest -q -m "not long" tests/expectations/test_[efg].py --expectations-model default
 
 # ---- measure -----------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Area E: hangs, starvation, preemption. Real processes, a tiny model."""
+"""Area E: hangs, starvation, preemption. Real processes."""
 
 import os
 import signal
@@ -27,12 +27,12 @@ def complete(server: Serving, prompt, **fields) -> httpx.Response:
     return httpx.post(server.url + COMPLETION, json=body, timeout=120)
 
 
-def test_t_e1(tiny_model, tmp_path):
+def test_t_e1(model, tmp_path):
     """What the KV memory can never hold is refused with the limit, not queued for ever."""
-    flags = ("--kv-cache-memory-bytes", str(200 << 10), "--max-num-seqs", "4")
-    with serving(str(tiny_model), *flags, log=tmp_path / "serve.log") as server:
+    flags = ("--kv-cache-memory-bytes", str(800 * model.kv_bytes_per_token), "--max-num-seqs", "4")
+    with serving(str(model), *flags, log=tmp_path / "serve.log") as server:
         limit = server.client().models.list().data[0].max_model_len
-        assert limit < 2048
+        assert limit < 1000 < model.context_tokens
         refused = complete(server, [5] * limit)
         assert refused.status_code == 400
         assert refused.json()["error"]["code"] == "context_length_exceeded"
@@ -43,15 +43,15 @@ def test_t_e1(tiny_model, tmp_path):
         assert complete(server, "and on").status_code == 200
 
 
-def test_t_e2_and_e4(tiny_model, tmp_path):
+def test_t_e2_and_e4(model, tmp_path):
     """A request that gets no token fails alone; those that run go on, the process lives."""
     flags = ("--max-num-seqs", "1", "--stall-timeout", "6")
-    with serving(str(tiny_model), *flags, log=tmp_path / "serve.log") as server:
+    with serving(str(model), *flags, log=tmp_path / "serve.log") as server:
         is_over = threading.Event()
         statuses: list[int] = []
 
         def take_turns() -> None:
-            body = {"prompt": "x", "max_tokens": 200, "ignore_eos": True}
+            body = {"prompt": "x", "max_tokens": model.turn_tokens, "ignore_eos": True}
             with httpx.Client(base_url=server.url, timeout=60) as client:
                 while not is_over.is_set():
                     statuses.append(client.post(COMPLETION, json=body).status_code)
@@ -75,9 +75,9 @@ def test_t_e2_and_e4(tiny_model, tmp_path):
         assert complete(server, "mine now", priority=1).status_code == 200
 
 
-def test_t_e7(tiny_model, tmp_path):
+def test_t_e7(model, tmp_path):
     """/health tells of a stopped engine within 10 seconds, and of its coming back."""
-    with serving(str(tiny_model), log=tmp_path / "serve.log") as server:
+    with serving(str(model), log=tmp_path / "serve.log") as server:
         health = f"{server.url}/health"
         engine_pid = server.engine_pid()
         os.kill(engine_pid, signal.SIGSTOP)

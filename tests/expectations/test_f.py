@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Area F: disconnect, abort, leaks. Real processes, a tiny model."""
+"""Area F: disconnect, abort, leaks. Real processes."""
 
 import json
 import random
@@ -19,10 +19,10 @@ COMPLETION = "/v1/completions"
 
 
 @pytest.fixture(scope="module")
-def server(tiny_model, tmp_path_factory):
+def server(model, tmp_path_factory):
     """At most two requests run, so that a third waits."""
     log = tmp_path_factory.mktemp("log") / "serve.log"
-    with serving(str(tiny_model), "--max-num-seqs", "2", log=log) as made:
+    with serving(str(model), "--max-num-seqs", "2", log=log) as made:
         yield made
 
 
@@ -47,7 +47,7 @@ def all_blocks_are_free(server: Serving) -> bool:
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("when", ["decode", "prefill", "queue"])
-def test_t_f1(server, when, stream):
+def test_t_f1(server, model, when, stream):
     """The engine has let go of a request a step after its client has left."""
     others = [send(server) for _ in range(2)] if when == "queue" else []
     if others:
@@ -59,8 +59,7 @@ def test_t_f1(server, when, stream):
     if when == "decode":
         time.sleep(0.1)
     leaver.close()
-    took_s = wait_until(lambda: unfinished(server) == len(others), 5)
-    assert took_s < 1.0, "a step of this model is a few milliseconds; the rest is a busy machine"
+    wait_until(lambda: unfinished(server) == len(others), model.step_s)
     for other in others:
         other.close()
     wait_until(lambda: unfinished(server) == 0, 5)
@@ -109,8 +108,8 @@ def test_t_f3(server):
     assert httpx.get(f"{server.url}/health").status_code == 200
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.long
+@pytest.mark.timeout(3600)
 def test_t_f4(server):
     """Ten thousand random disconnects."""
     engine_pid = server.engine_pid()
@@ -124,8 +123,8 @@ def rss_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.long
+@pytest.mark.timeout(7200)
 def test_t_f6(server):
     """No process grows with the number of requests that it has served."""
     pids = (server.process.pid, server.engine_pid())

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Area G: wrong output, determinism. Real processes, tiny models."""
+"""Area G: wrong output, determinism. Real processes."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
-import numpy as np
 import pytest
 
-from tests.models.tiny import llama_config, random_llama, write_gguf
+from tests.expectations.poison import poison
 from tests.server.serving import Serving, serving
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -27,15 +26,9 @@ def text(answer: httpx.Response) -> str:
     return said
 
 
-def test_t_g1(tmp_path):
+def test_t_g1(model, tmp_path):
     """Numbers that are none fail the request that meets them, are counted, and spoil no other."""
-    config = llama_config()
-    state = dict(random_llama(config, seed=0, tied=False))
-    embedding = state["model.embed_tokens.weight"].copy()
-    embedding[POISON] = np.nan
-    state["model.embed_tokens.weight"] = embedding
-    path = tmp_path / "poisoned.gguf"
-    write_gguf(path, "llama", config, state)
+    path = poison(model.path, tmp_path / "poisoned.gguf", POISON)
     ban = {"logit_bias": {str(POISON): -100}}
     clean, bad = [20, 30, 40] * 8, [20, 30, 40] * 7 + [POISON]
     with serving(str(path), log=tmp_path / "serve.log") as server:
@@ -57,12 +50,12 @@ def test_t_g1(tmp_path):
 
 
 @pytest.mark.parametrize("fields", [{}, {"temperature": 0.9, "seed": 5, "top_k": 40}])
-def test_t_g2(tiny_model, tmp_path, fields):
+def test_t_g2(model, tmp_path, fields):
     """Cold is warm is among others is restarted."""
     prompt = list(range(30, 130))
     said = []
     for run in range(2):
-        with serving(str(tiny_model), log=tmp_path / f"serve{run}.log") as server:
+        with serving(str(model), log=tmp_path / f"serve{run}.log") as server:
             said += [text(complete(server, prompt, **fields)) for _ in range(2)]
             with ThreadPoolExecutor(8) as pool:
                 others = [pool.submit(complete, server, [30 + i] * 40) for i in range(7)]
