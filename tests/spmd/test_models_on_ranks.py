@@ -46,7 +46,12 @@ REPLICATED = (
     "q_a_proj.weight",
     "kv_a_proj_with_mqa.weight",
 )
-PROMPTS = {0: [5, 9, 2, 77, 31, 8, 100, 3], 1: [44, 1, 250, 13, 13, 60, 7, 299]}
+PROMPTS = {
+    0: [5, 9, 2, 77, 31, 8, 100, 3],
+    1: [44, 1, 250, 13, 13, 60, 7, 299],
+    2: [90, 91, 92, 5, 200, 201, 4, 4],
+    3: [1, 2, 3, 5, 8, 13, 21, 34],
+}
 
 
 DENSE = ("llama-biases", "qwen2-tied-yarn", "qwen3-biases", "gemma2", "gemma3")
@@ -140,7 +145,8 @@ def test_logits_equal_one_device_and_weights_are_shared(
 ) -> None:
     checkpoint, mesh = save(model, tmp_path / "model"), Mesh.of(widths)
     _, ranks, logits = run_all(checkpoint, mesh)
-    want = {group: alone(checkpoint, prompt) for group, prompt in PROMPTS.items()}
+    groups = range(widths.num_ranks // widths.attn_tp)
+    want = [alone(checkpoint, PROMPTS[group]) for group in groups]
     for rank, ours in enumerate(logits):
         theirs = want[rank // widths.attn_tp]
         assert float((ours - theirs).abs().max()) < 1e-4
@@ -167,6 +173,21 @@ def check_bytes(checkpoint: Checkpoint, widths: Widths, rank: Rank) -> None:
         else:
             share = Fraction(1, widths.dense_tp if ".mlp." in name else widths.attn_tp)
         assert buffer.nbytes == whole[name].nbytes * share, name
+
+
+def test_experts_and_other_tokens_on_every_rank(tmp_path: Path) -> None:
+    """DeepSeek-V3 with attention's data parallel: a layer gathers tokens, and scatters sums."""
+    checkpoint = save("deepseek_v3", tmp_path / "model")
+    mesh = Mesh.of(Widths(num_ranks=4, attn_tp=1, dense_tp=4, moe_tp=1))
+    world, _, logits = run_all(checkpoint, mesh)
+    for rank, ours in enumerate(logits):
+        assert float((ours - alone(checkpoint, PROMPTS[rank])).abs().max()) < 1e-4
+    num_layers, num_steps = 2, 3
+    for calls in world.calls:
+        assert Counter((kind, group) for kind, group, _ in calls) == {
+            ("all_gather", (0, 1, 2, 3)): num_steps * num_layers,
+            ("reduce_scatter", (0, 1, 2, 3)): num_steps * num_layers,
+        }
 
 
 @pytest.fixture
