@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What has been taken, or may not be: less than any score.
+// What has been taken, or may not be: less than any score, and what is no number counts as the
+// least.
 constexpr float kTaken = -INFINITY;
+constexpr float kLeast = -3.4e38F;
+
+inline float AtLeast(float score) { return score > kLeast ? score : kLeast; }
 
 inline Vec LoadScores(const float* from, std::int64_t i, std::int64_t count, float fill) {
     if (count - i >= kLanes) return Load(from + i);
@@ -36,11 +40,11 @@ inline void SigmoidScores(const float* logits, std::int64_t count, float* scores
     }
 }
 
-// The index of the largest, of equals the first. What is not a number is passed over.
+// The index of the largest, of equals the first.
 inline std::int64_t IndexOfMost(const float* values, std::int64_t count) {
     std::int64_t best = 0;
     for (std::int64_t i = 1; i < count; ++i) {
-        if (values[i] > values[best] || !(values[best] == values[best])) best = i;
+        if (values[i] > values[best]) best = i;
     }
     return best;
 }
@@ -55,7 +59,7 @@ inline float SumOfBest(const float* values, std::int64_t count, std::int64_t num
             second = values[i];
         }
     }
-    return num_best == 1 ? first : first + second;
+    return num_best == 1 ? first : AtLeast(first + second);
 }
 
 // Leaves the experts of the best groups to choose from.
@@ -77,7 +81,7 @@ inline void RouteToken(const RouteArgs& a, const RouteBuffers& b, std::int64_t t
     const float* logits = a.logits + token * a.logits_stride;
     (a.is_sigmoid ? SigmoidScores : SoftmaxScores)(logits, a.num_experts, b.scores);
     for (std::int64_t e = 0; e < a.num_experts; ++e) {
-        b.choice[e] = a.bias == nullptr ? b.scores[e] : b.scores[e] + a.bias[e];
+        b.choice[e] = AtLeast(a.bias == nullptr ? b.scores[e] : b.scores[e] + a.bias[e]);
     }
     if (a.top_groups < a.num_groups) KeepBestGroups(a, b);
     std::int32_t* experts = a.experts + token * a.top_k;

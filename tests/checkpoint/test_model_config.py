@@ -74,6 +74,40 @@ FILES: dict[str, dict[str, Any]] = {
         **GEMMA3, "num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"],
     },
 }  # fmt: skip
+SPARSE: dict[str, dict[str, Any]] = {
+    "qwen3_moe, least": {**LLAMA, "model_type": "qwen3_moe", "num_key_value_heads": 2},
+    "qwen3_moe, a window": {
+        **LLAMA, "model_type": "qwen3_moe", "num_key_value_heads": 2, "num_experts": 16,
+        "num_experts_per_tok": 4, "norm_topk_prob": True, "mlp_only_layers": [1],
+        "use_sliding_window": True, "sliding_window": 8,
+    },
+    "deepseek_v2, greedy": {
+        **LLAMA, "model_type": "deepseek_v2", "num_experts_per_tok": 6, "q_lora_rank": None,
+        "first_k_dense_replace": 1,
+    },
+    "deepseek_v2, groups": {
+        **LLAMA, "model_type": "deepseek_v2", "num_experts_per_tok": 6, "n_routed_experts": 160,
+        "topk_method": "group_limited_greedy", "n_group": 8, "topk_group": 3,
+        "routed_scaling_factor": 16.0, "rope_theta": 10000.0,
+        "rope_scaling": {
+            "type": "yarn", "factor": 40, "original_max_position_embeddings": 4096,
+            "beta_fast": 32, "beta_slow": 1, "mscale": 0.707, "mscale_all_dim": 0.707,
+        },
+    },
+    "deepseek_v3, least": {**LLAMA, "model_type": "deepseek_v3"},
+    "gpt_oss, least": {"model_type": "gpt_oss", "num_hidden_layers": 4},
+    "gpt_oss, as published": {
+        "model_type": "gpt_oss", "num_hidden_layers": 4, "num_local_experts": 32,
+        "experts_per_token": 4, "head_dim": 64, "rope_theta": 150000,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": []},
+        "rope_scaling": {
+            "rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096,
+            "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+        },
+    },
+}  # fmt: skip
+FILES |= SPARSE
 
 KEYS = sorted({key for raw in FILES.values() for key in raw} | {"rope_parameters", "hidden_act"})
 ROPE_KEYS = (
@@ -116,6 +150,30 @@ def test_agrees_with_transformers(tmp_path: Path, raw: dict[str, Any]) -> None:
     assert ours["query_pre_attn_scalar"] == scalar
     for key in ("attn_logit_softcapping", "final_logit_softcapping"):
         assert ours[key] == getattr(theirs, key, None)
+
+
+@pytest.mark.parametrize("raw", SPARSE.values(), ids=SPARSE)
+def test_experts_and_latents_agree_with_transformers(tmp_path: Path, raw: dict[str, Any]) -> None:
+    ours, theirs = complete_config(raw, Path("config.json")), theirs_of(raw, tmp_path)
+    name = "n_routed_experts" if hasattr(theirs, "n_routed_experts") else "num_experts"
+    assert ours["num_experts"] == getattr(theirs, name)
+    assert ours["num_experts_per_tok"] == theirs.num_experts_per_tok
+    inner_size = getattr(theirs, "moe_intermediate_size", theirs.intermediate_size)
+    assert ours["moe_intermediate_size"] == inner_size
+    assert ours["shared_intermediate_size"] == inner_size * getattr(theirs, "n_shared_experts", 0)
+    assert ours["routed_scaling_factor"] == getattr(theirs, "routed_scaling_factor", 1.0)
+    assert ours["norm_topk_prob"] == getattr(theirs, "norm_topk_prob", True)
+    assert ours["n_group"] == (getattr(theirs, "n_group", None) or 1)
+    assert ours["topk_group"] == (getattr(theirs, "topk_group", None) or 1)
+    dense = set(getattr(theirs, "mlp_only_layers", [])) | set(
+        range(getattr(theirs, "first_k_dense_replace", 0))
+    )
+    assert ours["moe_layers"] == [n not in dense for n in range(theirs.num_hidden_layers)]
+    latent = ("q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+    for key in latent if hasattr(theirs, "kv_lora_rank") else ():
+        assert ours[key] == getattr(theirs, key), key
+    for key in ("swiglu_alpha", "swiglu_limit"):
+        assert ours[key] == getattr(theirs, key, {"swiglu_alpha": 1.0, "swiglu_limit": 0.0}[key])
 
 
 def assert_same_rope(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
@@ -167,6 +225,7 @@ def test_token_ids() -> None:
     assert (config["bos_token_id"], config["eos_token_id"]) == (None, [])
 
 
+EXPERTS = {"model_type": "deepseek_v3"}
 CORRUPT: dict[str, tuple[dict[str, Any], str]] = {
     "missing": ({"hidden_size": None}, "hidden_size is missing"),
     "text": ({"vocab_size": "1000"}, "vocab_size is '1000'"),
@@ -196,6 +255,11 @@ CORRUPT: dict[str, tuple[dict[str, Any], str]] = {
         "high_freq_factor must exceed",
     ),
     "theta": ({"rope_theta": float("inf")}, "rope_theta is inf"),
+    "more than all": ({**EXPERTS, "num_experts_per_tok": 257}, "num_experts_per_tok is 257"),
+    "more than groups": ({**EXPERTS, "topk_group": 1, "num_experts_per_tok": 33}, "do not give 33"),
+    "uneven groups": ({**EXPERTS, "n_group": 7}, "256 experts in 7 groups"),
+    "no latent": ({**EXPERTS, "kv_lora_rank": 0}, "kv_lora_rank is 0"),
+    "dense layers": ({**EXPERTS, "first_k_dense_replace": "one"}, "first_k_dense_replace a number"),
 }
 
 
@@ -212,6 +276,9 @@ UNSUPPORTED: dict[str, tuple[dict[str, Any], str]] = {
     "rope": ({"rope_scaling": {"type": "longrope"}}, "'longrope' is not supported"),
     "partial": ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
     "layers": ({"layer_types": ["linear_attention"] * 3}, "layer_types must be 3 times"),
+    "scoring": ({**EXPERTS, "scoring_func": "tanh"}, "scoring_func is 'tanh'"),
+    "method": ({**EXPERTS, "topk_method": "best"}, "topk_method is 'best'"),
+    "frequency": ({**EXPERTS, "moe_layer_freq": 2}, "moe_layer_freq is 2; only 1"),
 }
 
 

@@ -102,3 +102,64 @@ def test_sample_refuses_a_parameter_of_another_type() -> None:
     ints = torch.ones(1, dtype=torch.int32)
     with pytest.raises(ValueError, match=r"1 parameters of torch.int32, got torch.float32"):
         kernels.sample(torch.zeros(1, 4), ones, ones, ones, ones, ints.long(), ints)
+
+
+def test_writing_latents_follows_no_index_outside() -> None:
+    given = batch()
+    arrays = [given[n] for n in ("query_starts", "block_table", "slots")]
+    cache, latents = torch.zeros(3, 1, 4, 12), torch.zeros(2, 8)
+
+    def write_latents(*positions: int, rotated: int = 4) -> None:
+        places = torch.tensor(positions, dtype=torch.int32)
+        kernels.write_latent_(latents, torch.zeros(2, 1, rotated), cache, places, *arrays)
+
+    write_latents(3, 4)
+    with pytest.raises(IndexError, match="last position of request 0 is 8"):
+        write_latents(7, 8)
+    with pytest.raises(ValueError, match=r"do not fit a cache of \[3, 1, 4, 12\]"):
+        write_latents(3, 4, rotated=6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"top_k": 0},
+        {"top_k": 9},
+        {"top_k": 5, "num_groups": 4, "top_groups": 2},
+        {"top_k": 2, "num_groups": 3, "top_groups": 1},
+        {"top_k": 2, "num_groups": 4, "top_groups": 2, "group_best": 3},
+        {"top_k": 2, "scoring": "tanh"},
+    ],
+)
+def test_route_refuses_what_cannot_be_chosen(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="of 8 experts cannot be chosen"):
+        kernels.route(torch.zeros(2, 8), None, **options)
+
+
+def test_route_of_what_is_no_number_stays_among_the_experts() -> None:
+    logits = torch.full((3, 16), torch.nan)
+    logits[1, 3] = 1
+    experts, _ = kernels.route(logits, None, top_k=8, num_groups=4, top_groups=2, group_best=2)
+    assert all(len({*row}) == 8 for row in experts.tolist())
+    assert 0 <= int(experts.min()) <= int(experts.max()) < 16
+
+
+def test_moe_passes_over_experts_that_are_not_here() -> None:
+    """Any number may come: what is no expert of this rank is another's."""
+    f32 = FORMATS["f32"]
+    weights = torch.ones(2, 8, 4), torch.ones(2, 4, 4)
+    experts = torch.tensor([[-1, 2], [2**31 - 1, 7], [3, 2]], dtype=torch.int32)
+    share = torch.full((3, 2), 0.5)
+    y = kernels.moe(
+        torch.ones(3, 4), experts, share, *weights, format=f32, down_format=f32, first_expert=2
+    )
+    assert not y[1].any()
+    assert torch.equal(y[2], 2 * y[0])
+    with pytest.raises(ValueError, match="do not route 3 tokens"):
+        kernels.moe(torch.ones(3, 4), experts.long(), share, *weights, format=f32, down_format=f32)
+    with pytest.raises(ValueError, match=r"down of \[2, 4, 5\] is no f32 weight of 2 experts"):
+        kernels.moe(
+            *(torch.ones(3, 4), experts, share, weights[0], torch.ones(2, 4, 5)),
+            format=f32,
+            down_format=f32,
+        )

@@ -193,13 +193,17 @@ def with_noise_of_batch(y: torch.Tensor, *_: Any) -> torch.Tensor:
         ("embedding", lambda y, *_: y.half().float()),
         ("sample", lambda ids, *_: torch.where(ids == 7, 8, ids).int()),
         ("rope_", with_unrotated_key),
+        ("route", lambda out, *_: (out[0].flip(-1), out[1])),
+        ("moe", lambda y, *_: y * 1.01),
+        ("head_linear", lambda y, *_: y.roll(1, dims=1)),
+        ("mla_attention", lambda y, *_: y.roll(1, dims=0)),
     ],
 )
 def test_a_wrong_kernel_is_caught(op_name: str, spoil: Callable[..., Any]) -> None:
     assert disagreements(*wrong(op_name, spoil))
 
 
-@pytest.mark.parametrize("op_name", ["linear", "paged_attention", "rms_norm"])
+@pytest.mark.parametrize("op_name", ["linear", "moe", "paged_attention", "rms_norm"])
 def test_a_kernel_whose_rows_depend_on_each_other_is_caught(op_name: str) -> None:
     _, found = row_differences(*wrong(op_name, with_noise_of_batch))
     assert found

@@ -17,8 +17,9 @@ _NAMES = ("n_routed_experts", "num_local_experts", "num_experts")
 MAX_EXPERTS = 1 << 16
 
 
-def has_experts(source: Mapping[str, Any]) -> bool:
-    return any(name in source for name in _NAMES)
+def has_experts(defaults: Mapping[str, Any]) -> bool:
+    """Whether a model type has these keys: its row of defaults says so, not the file."""
+    return any(name in defaults for name in _NAMES)
 
 
 def expert_keys(asked: CheckedKeys, num_layers: int) -> dict[str, Any]:

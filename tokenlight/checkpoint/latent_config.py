@@ -12,8 +12,9 @@ from typing import Any
 from tokenlight.checkpoint.checked_keys import CheckedKeys
 
 
-def has_latents(source: Mapping[str, Any]) -> bool:
-    return "kv_lora_rank" in source
+def has_latents(defaults: Mapping[str, Any]) -> bool:
+    """Whether a model type has these keys: its row of defaults says so, not the file."""
+    return "kv_lora_rank" in defaults
 
 
 def latent_keys(asked: CheckedKeys) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def complete_config(
             f"supported are {', '.join(DEFAULTS)}"
         )
     source = {**DEFAULTS[model_type], **raw}
-    if has_latents(source):
+    if has_latents(DEFAULTS[model_type]):
         # The rotation's: what is not rotated has a size of its own.
         source["head_dim"] = source["qk_rope_head_dim"]
     return _Completion(path, source, spelled or {}).config()
@@ -58,6 +58,10 @@ def complete_config(
 
 class _Completion(CheckedKeys):
     """A configuration with its class's defaults, asked for one checked value after the other."""
+
+    @property
+    def _defaults(self) -> Mapping[str, Any]:
+        return DEFAULTS[self.source["model_type"]]
 
     def config(self) -> dict[str, Any]:
         source = self.source
@@ -98,8 +102,8 @@ class _Completion(CheckedKeys):
             "final_logit_softcapping": self._softcap("final_logit_softcapping"),
             "bos_token_id": self._token_id("bos_token_id"),
             "eos_token_id": self._token_ids("eos_token_id"),
-            **(expert_keys(self, len(layer_types)) if has_experts(source) else {}),
-            **(latent_keys(self) if has_latents(source) else {}),
+            **(expert_keys(self, len(layer_types)) if has_experts(self._defaults) else {}),
+            **(latent_keys(self) if has_latents(self._defaults) else {}),
         }
 
     def _head_dim(self, num_heads: int) -> int:
@@ -147,7 +151,7 @@ class _Completion(CheckedKeys):
     def _activation(self) -> str:
         # Gemma's files call it hidden_activation; the older key is a leftover there.
         key = "hidden_activation" if "hidden_activation" in self.source else "hidden_act"
-        wanted = DEFAULTS[self.source["model_type"]]["hidden_act"]
+        wanted = self._defaults["hidden_act"]
         if self.source[key] != wanted:
             raise UnsupportedCheckpoint(
                 f"{self.path}: {key} is {self.source[key]!r}; only {wanted!r} is supported"
