@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Area A: prefix-cache misses in agent loops. The scripted engine counts what it has seen."""
 
+import json
 from itertools import pairwise
 
 import pytest
 
 from tests.expectations.agents import claude_code, codex, post, say
+from tests.recorded.requests import CLIENTS, Session
 from tests.server.scripted_engine import BLOCK_TOKENS, call, scripted
 
 
@@ -108,6 +110,27 @@ def test_t_a3(version):
         written = before.num_prompt_tokens - opened
         if not opened:
             written += len(before.reply.encode())
+        assert after.num_cached_tokens >= written - BLOCK_TOKENS
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_t_a3_recorded(client):
+    """Each client's recorded session: a turn finds the one before, but for one block."""
+    recorded = Session(client)
+    name, arguments = recorded.tool()
+
+    def reply(text: str) -> str:
+        said = call(name, json.dumps(arguments))
+        return f"<think>\nStep {text.count('<tool_response>')}.\n</think>\n\nLooking.\n{said}"
+
+    with scripted(reply) as server:
+        for turn in range(8):
+            answer = post(server, recorded.path, recorded.body, **recorded.headers)
+            assert answer.status_code == 200, answer.text
+            recorded.go_on(answer.json(), f"{turn} files\n" * (turn + 1))
+        heard = server.engine.heard
+    for before, after in pairwise(heard):
+        written = before.num_prompt_tokens + len(before.reply.encode())
         assert after.num_cached_tokens >= written - BLOCK_TOKENS
 
 

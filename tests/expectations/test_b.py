@@ -4,6 +4,7 @@
 import json
 
 import httpx
+import msgspec
 import pytest
 
 from tests.expectations.agents import SCHEMA, data_of, post, say
@@ -76,15 +77,27 @@ def test_t_b2(path, num_tokens):
     assert len(whole) == 2
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_t_b5(path):
+@pytest.mark.parametrize(
+    ("path", "stream"),
+    [
+        (CHAT, True),
+        ("/v1/messages", False),
+        pytest.param(CHAT, False, marks=pytest.mark.slow),
+        pytest.param("/v1/messages", True, marks=pytest.mark.slow),
+        pytest.param("/v1/responses", False, marks=pytest.mark.slow),
+        pytest.param("/v1/responses", True, marks=pytest.mark.slow),
+    ],
+)
+def test_t_b5(path, stream):
     """A megabyte of arguments passes; no control token reaches a client."""
-    long = "0123456789abcdef" * (1 << 12)  # the engine's tokens are bytes: 64 KiB, well beyond 8 KB
+    long = "0123456789abcde\n" * (1 << 16)
     said = "Text <|weird_token|>more.\n" + call("bash", json.dumps({"command": long}))
     with scripted(said) as server:
+        server.engine.facts = msgspec.structs.replace(server.engine.facts, max_model_tokens=1 << 22)
         server.engine.tokens_per_delta = 997
-        answer = ask(server, path)
-    assert json.loads(arguments(path, answer.json())[0]) == {"command": long}
+        answer = ask(server, path, stream=stream)
+    found = streamed_arguments(data_of(answer.text)) if stream else arguments(path, answer.json())
+    assert [json.loads(one) for one in found] == [{"command": long}]
     assert "<|" not in answer.text
 
 

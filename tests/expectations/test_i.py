@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.expectations.agents import claude_code, codex, data_of, post, say
+from tests.recorded.requests import every_recorded
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import running
 from tests.server.scripted_engine import scripted
@@ -184,3 +185,16 @@ def test_t_i8(dialect):
         counted = post(server, "/v1/messages/count_tokens", body).json()["input_tokens"]
         usage = post(server, "/v1/messages", body).json()["usage"]
     assert counted == usage["input_tokens"] + usage["cache_read_input_tokens"]
+
+
+@pytest.mark.parametrize(
+    "asked", every_recorded(), ids=lambda asked: f"{asked.client} {asked.path}"
+)
+def test_every_recorded_request_is_answered(asked):
+    """The shapes of real clients, with their headers; streams end well."""
+    with scripted("Yes.") as server:
+        answer = httpx.post(server.url + asked.path, json=asked.body, headers=asked.headers)
+    assert answer.status_code == 200, answer.text
+    if asked.body.get("stream"):
+        ends = ("[DONE]\n\n", '"message_stop"}\n\n', "response.completed")
+        assert any(end in answer.text for end in ends)

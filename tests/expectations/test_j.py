@@ -2,6 +2,7 @@
 """Area J: overheads, install, start. Real processes, the default model."""
 
 import os
+import random
 import subprocess
 import sys
 import time
@@ -11,9 +12,12 @@ import httpx
 import msgspec
 import pytest
 
+from tests.recorded.requests import words
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import running
 from tests.server.serving import Serving, serving
+from tokenlight.checkpoint import open_checkpoint
+from tokenlight.text import Tokenizer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -58,6 +62,22 @@ def test_t_j1_a_streamed_token_costs_the_api_process_little():
             stream.close()
             costs_s.append((time.process_time() - before_s) / num_tokens)
     assert min(costs_s) <= 1 / 10_000
+
+
+def test_t_j1_a_long_prompt_that_was_seen_is_tokenised_at_once(default_model_path):
+    """100,000 tokens and a turn more: 5 ms of CPU time, and a twentieth of the first time."""
+    tokenizer = Tokenizer.from_checkpoint(open_checkpoint(default_model_path))
+    draw = random.Random(1)
+    prompt = "".join(f"<|im_start|>user\n{words(4000, draw)}<|im_end|>\n" for _ in range(92))
+
+    def cost_s(text: str) -> float:
+        start_s = time.process_time()
+        assert len(tokenizer.encode(text)) > 100_000
+        return time.process_time() - start_s
+
+    first_s = cost_s(prompt)
+    seen_s = min(cost_s(f"{prompt}<|im_start|>user\nAnd {i}?<|im_end|>\n") for i in range(7))
+    assert seen_s <= max(0.005, 0.05 * first_s)
 
 
 def test_t_j2(server):

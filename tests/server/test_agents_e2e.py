@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.expectations.agents import claude_code, codex, say
+from tests.recorded.requests import Recorded, every_recorded
 from tests.server.serving import Serving, serving
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -124,6 +125,25 @@ def test_an_agents_request_is_answered_or_is_a_truthful_overflow(server: Serving
             assert (first.status_code, second.status_code) == (400, 400)
             assert first.json()["error"]["message"].startswith("prompt is too long: ")
             assert second.json()["error"]["code"] == "context_length_exceeded"
+
+
+@pytest.mark.parametrize(
+    "asked", every_recorded(), ids=lambda asked: f"{asked.client} {asked.path}"
+)
+def test_every_recorded_request_is_answered_or_does_not_fit(server: Serving, asked: Recorded):
+    """Each client is told in its own words that its prompt is too long for this model."""
+    most = {"/v1/responses": "max_output_tokens"}.get(asked.path, "max_tokens")
+    body = {**asked.body, "model": NAME, most: 4}
+    answer = httpx.post(server.url + asked.path, json=body, headers=asked.headers, timeout=120)
+    if answer.status_code == 200:
+        is_failed = "response.failed" in answer.text or "event: error" in answer.text
+        assert not is_failed or "context_length_exceeded" in answer.text
+        return
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert error["message"].startswith("prompt is too long: ") or (
+        error["code"] == "context_length_exceeded"
+    )
 
 
 def test_a_second_turn_finds_the_first_in_the_cache(server: Serving):

@@ -26,7 +26,8 @@ def pairs(tmp_path_factory):
 
 @pytest.mark.parametrize("add_generation_prompt", [True, False])
 @pytest.mark.parametrize("case", CASES)
-def test_texts_and_ids_are_transformers(pairs, case, add_generation_prompt):
+def test_t_c7(pairs, case, add_generation_prompt):
+    """Texts and ids are those of transformers, per template, tool turns included."""
     pair = pairs[case.family]
     options = {"tools": case.tools, "add_generation_prompt": add_generation_prompt}
     normal = case.template_messages
