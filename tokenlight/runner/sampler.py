@@ -57,6 +57,8 @@ class Sampler:
         self._shapers: dict[int, list[RowShaper]] = {}
         self._constraints: dict[int, Constraint] = {}
         self._telling: set[int] = set()
+        self.num_added = 0
+        """While it is the same, so are the parameters of a request id."""
         self._owners = np.full(max_num_requests, _NOBODY, np.int64)
         self._temperature = np.zeros(max_num_requests, np.float32)
         self._top_k = np.zeros(max_num_requests, np.int32)
@@ -79,6 +81,7 @@ class Sampler:
             prompt_token_ids: for the repetition penalty, and to tell the answer's first position.
             stop_token_ids: which min_tokens holds back.
         """
+        self.num_added += 1
         self._params[request_id] = params
         if params.num_logprobs is not None:
             self._telling.add(request_id)
@@ -207,6 +210,8 @@ def drafts_behind(plan: StepPlan) -> NDArray[np.int32]:
 
 def num_accepted(plan: StepPlan, token_ids: NDArray[np.int32]) -> NDArray[np.int32] | None:
     """Per request that sampled, how many of its tokens stand; None where each has one."""
+    if plan.num_tokens == plan.num_requests:
+        return None
     drafts = drafts_behind(plan)
     is_last = drafts == NO_DRAFT
     if is_last.all():

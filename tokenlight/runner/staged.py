@@ -11,7 +11,7 @@ Shapes: T tokens, S sampled rows, V vocabulary.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -53,8 +53,8 @@ class StagedLaunch:
     steps: StagedSteps
     plan: StepPlan
     returned: NDArray[np.int32]
-    """On the host, int32 [2, S], once `arrive` is over: ids, and the bits of the logits' sums."""
-    arrive: Callable[[], None]
+    """On the host, int32 [2, S], after `arrived`: ids, and the bits of the logits' sums."""
+    arrived: torch.cuda.Event | None
     unsaid: Unsaid = ()
     logprobs: Mapping[int, Tensor] = field(default_factory=dict)
     wanted: Mapping[int, int] = field(default_factory=dict)
@@ -65,7 +65,8 @@ class StagedLaunch:
     def token_ids(self) -> NDArray[np.int32]:
         """Wait for them; whoever comes first tells the shapers what was said."""
         if self._ids is None:
-            self.arrive()
+            if self.arrived is not None:
+                self.arrived.synchronize()
             self._ids = self.returned[0].copy()
             for row, shaper in self.unsaid:
                 shaper.note(int(self._ids[row]))
@@ -99,6 +100,8 @@ class StagedSteps:
             torch.zeros(2 * config.max_step_tokens, dtype=torch.int32, pin_memory=self._is_cuda)
             for _ in range(config.overlap + 1)
         ]
+        # Each is waited for before its turn comes again.
+        self._events = [torch.cuda.Event() if self._is_cuda else None for _ in self._returns]
         self._turn = 0
         recorder: Recorder = CudaGraphs() if self._is_cuda else Rerun()
         # The largest first: the others fit into the memory that it takes.
@@ -119,7 +122,7 @@ class StagedSteps:
     def _launch(self, plan: StepPlan) -> StagedLaunch:
         captured = self._captured_for(plan)
         frame = captured.frame if captured else self._staging.frame(size_of(plan))
-        self._staging.put(plan, frame, self._sampler.columns(plan))
+        self._staging.put(plan, frame, self._sampler)
         chunks = self._prompts.chunks(plan)
         wanted = self._sampler.num_logprobs(plan)
         is_shaping = self._sampler.is_shaping(plan)
@@ -233,18 +236,12 @@ class StagedSteps:
         return torch.stack([ids_S, sums_S.view(torch.int32)])
 
     def _send_back(self, plan: StepPlan, result: Tensor) -> StagedLaunch:
-        buffer = self._returns[self._turn]
+        buffer, event = self._returns[self._turn], self._events[self._turn]
         self._turn = (self._turn + 1) % len(self._returns)
         returned = buffer[: result.numel()].view(result.shape)
         returned.copy_(result, non_blocking=True)
-        launched = StagedLaunch(self, plan, returned.numpy()[:, : plan.num_sampled], self._mark())
+        if event is not None:
+            event.record()
+        launched = StagedLaunch(self, plan, returned.numpy()[:, : plan.num_sampled], event)
         self._unsettled.append(launched)
         return launched
-
-    def _mark(self) -> Callable[[], None]:
-        """Waits for all that is queued by now."""
-        if not self._is_cuda:
-            return lambda: None
-        event = torch.cuda.Event()
-        event.record()
-        return event.synchronize

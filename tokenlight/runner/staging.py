@@ -7,7 +7,6 @@ put into it: the rows beyond are padding, which reads and writes one block that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from torch import Tensor
 from tokenlight.control import StepPlan
 from tokenlight.nn import KvCache, Step
 from tokenlight.runner.resolve import ResolvedConfig
-from tokenlight.runner.sampler import RowParams
+from tokenlight.runner.sampler import RowParams, Sampler
 
 _ALIGN_WORDS = 4  # 16 bytes: what a vector load wants
 # More changes than that are not patched: the whole table is copied.
@@ -91,12 +90,14 @@ class Staging:
         self._pad_slot = config.max_num_requests
         num_columns = -(-config.max_model_tokens // config.block_tokens)
         largest = Size(config.max_step_tokens, config.max_num_requests, config.max_step_tokens)
-        num_words = sum(_words(each, largest) for each in _FIELDS) + 2 * _MAX_PATCHES
+        num_words = sum(_words(each, largest) for each in _FIELDS) + 3 * _MAX_PATCHES
         # A step may be staged while `overlap` others have not been waited for.
         self._hosts = [
             torch.zeros(num_words, dtype=torch.int32, pin_memory=device.type == "cuda")
             for _ in range(config.overlap + 1)
         ]
+        # Whose decode each of them holds.
+        self._who: list[tuple[object, ...] | None] = [None] * len(self._hosts)
         self._turn = 0
         self._device = torch.zeros(num_words, dtype=torch.int32, device=device)
         self.last_ids = torch.zeros(self._pad_slot + 1, dtype=torch.int32, device=device)
@@ -129,7 +130,7 @@ class Staging:
         )
         return Frame(
             size=size,
-            num_words=max(ends.values()),
+            num_words=sum(_words(each, size) for each in _FIELDS),
             hosts=hosts,
             step=Step(
                 token_ids_T=on_device["token_ids"],
@@ -145,26 +146,34 @@ class Staging:
             sampled_slots=on_device["sampled_slots"],
         )
 
-    def put(self, plan: StepPlan, frame: Frame, columns: Mapping[str, NDArray[np.generic]]) -> None:
-        """Write a plan and its `RowParams` into a frame, and queue the copy to the device."""
-        host, words = frame.hosts[self._turn], self._hosts[self._turn]
-        self._turn = (self._turn + 1) % len(self._hosts)
+    def put(self, plan: StepPlan, frame: Frame, sampler: Sampler) -> None:
+        """Write a plan and its requests' parameters, and queue the copy to the device."""
+        turn = self._turn
+        host, words = frame.hosts[turn], self._hosts[turn]
+        self._turn = (turn + 1) % len(self._hosts)
         is_stale, self._is_stale = self._is_stale, True
-        _fill(plan, host, columns)
-        _pad(size_of(plan), frame.size, host, self._pad_slot)
+        who = _who(plan, frame.size, sampler)
+        if who is not None and who == self._who[turn]:
+            _go_on(plan, host)
+        else:
+            self._who[turn] = None
+            _fill(plan, host, sampler)
+            _pad(size_of(plan), frame.size, host, self._pad_slot)
+            self._who[turn] = who
         patches, end = plan.patches, frame.num_words
         if is_stale or len(patches) > _MAX_PATCHES:
             self._copy_table(plan)
-        elif len(patches):
-            end = self._write_patches(patches, words.numpy(), end)
+            patches = patches[:0]
+        if len(patches):
+            end += self._write_patches(patches, words[end:].numpy())
         self._device[:end].copy_(words[:end], non_blocking=True)
-        if end > frame.num_words:
-            places, blocks = self._device[frame.num_words : end].view(2, -1)
-            self._table.view(-1).index_copy_(0, places.long(), blocks)
+        if len(patches):
+            self._apply_patches(self._device[frame.num_words : end])
         self._is_stale = False
 
     def put_padding(self, frame: Frame) -> None:
         """Fill a frame with padding alone, for a run that is not a step; waits for the copy."""
+        self._who[0] = None
         _pad(Size(0, 0, 0), frame.size, frame.hosts[0], self._pad_slot)
         self._device[: frame.num_words].copy_(self._hosts[0][: frame.num_words])
 
@@ -173,21 +182,43 @@ class Staging:
         table = torch.from_numpy(np.array(plan.block_table))
         self._table[: table.shape[0], : table.shape[1]].copy_(table)
 
-    def _write_patches(
-        self, patches: NDArray[np.int32], words: NDArray[np.int32], start: int
-    ) -> int:
-        """Flat places, then blocks; where a place changed twice, what it became last."""
-        places = patches[:, 1] * self._table.shape[1] + patches[:, 2]
-        unique, last = np.unique(places[::-1], return_index=True)
-        num = len(unique)
-        words[start : start + num] = unique
-        words[start + num : start + 2 * num] = patches[::-1, 3][last]
-        return start + 2 * num
+    def _write_patches(self, patches: NDArray[np.int32], words: NDArray[np.int32]) -> int:
+        """Flat places, int64, then blocks; of a place that changed twice, what it became last.
+
+        Returns:
+            How many words these are.
+        """
+        places = patches[:, 1].astype(np.int64) * self._table.shape[1] + patches[:, 2]
+        latest = dict(zip(places.tolist(), patches[:, 3].tolist(), strict=True))
+        num = len(latest)
+        words[: 2 * num].view(np.int64)[:] = list(latest)
+        words[2 * num : 3 * num] = list(latest.values())
+        return 3 * num
+
+    def _apply_patches(self, words: Tensor) -> None:
+        num = len(words) // 3
+        places = words[: 2 * num].view(torch.int64)
+        self._table.view(-1).index_copy_(0, places, words[2 * num :])
 
 
-def _fill(
-    plan: StepPlan, host: dict[str, NDArray[np.generic]], columns: Mapping[str, NDArray[np.generic]]
-) -> None:
+def _who(plan: StepPlan, size: Size, sampler: Sampler) -> tuple[object, ...] | None:
+    """What is the same in the next step where all requests only decode; None for other steps."""
+    if plan.num_tokens != plan.num_requests or plan.num_tokens != plan.num_sampled:
+        return None
+    return (size, sampler.num_added, plan.request_ids.tobytes(), plan.slots.tobytes())
+
+
+def _go_on(plan: StepPlan, host: dict[str, NDArray[np.generic]]) -> None:
+    """Of a decode of the same requests, write what changes."""
+    num = plan.num_tokens
+    positions = plan.positions
+    host["token_ids"][:num] = plan.token_ids
+    host["positions"][:num] = positions
+    host["kv_lens"][:num] = plan.kv_lens
+    np.add(positions, 1, out=host["sampled_positions"][:num])
+
+
+def _fill(plan: StepPlan, host: dict[str, NDArray[np.generic]], sampler: Sampler) -> None:
     num_tokens, num_requests, num_sampled = size_of(plan)
     slots = plan.slots
     host["token_ids"][:num_tokens] = plan.token_ids
@@ -197,7 +228,7 @@ def _fill(
     host["slots"][:num_requests] = slots
     host["sampled_rows"][:num_sampled] = plan.sampled_rows
     host["sampled_slots"][:num_sampled] = slots[plan.sampled_requests]
-    for name, column in columns.items():
+    for name, column in sampler.columns(plan).items():
         host[_PARAMS[name]][:num_sampled] = column
 
 
