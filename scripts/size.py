@@ -12,9 +12,10 @@ FUNCTION_LINES = 50
 ROOM_FILES = 12
 
 # Over budget, by name, with the reason. Anything else over a hard budget fails `make check`.
+_ONE_KERNEL = "a Triton kernel keeps its state in one function"
 EXCEPTIONS: dict[str, str] = {
-    "tokenlight/kernels/ops/paged_attention/triton.py": "a Triton kernel keeps its state in one "
-    "function",
+    "tokenlight/kernels/ops/mla_attention/triton.py": _ONE_KERNEL,
+    "tokenlight/kernels/ops/paged_attention/triton.py": _ONE_KERNEL,
 }
 
 

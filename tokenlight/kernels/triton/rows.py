@@ -9,22 +9,30 @@ _BLOCK = 1024
 
 
 def move_rows(
-    out_TN: Tensor, x_TN: Tensor, *, rows_T: Tensor | None = None, factor: float = 1.0
+    out_TN: Tensor,
+    x_TN: Tensor,
+    *,
+    rows_T: Tensor | None = None,
+    first_row: int = 0,
+    missing: float = float("nan"),
+    factor: float = 1.0,
 ) -> None:
     """Write rows of `x_TN`, times `factor`, to `out_TN`, in its dtype.
 
     Args:
         out_TN: last dimension contiguous.
         x_TN: likewise; as wide.
-        rows_T: int32: which row each row of `out_TN` is; one that is not there gives NaN.
-            None for the same.
+        rows_T: int32: which row each row of `out_TN` is, counted from `first_row`; None for the
+            same.
+        first_row: the number of the first row of `x_TN`.
+        missing: what rows get that are not there: NaN, since the host waits for no error.
         factor: multiplies in float32.
     """
     num_rows, width = out_TN.shape
     if num_rows and width:
         _move[(num_rows, triton.cdiv(width, _BLOCK))](
             *(out_TN, x_TN, out_TN if rows_T is None else rows_T, len(x_TN)),
-            *(out_TN.stride(0), x_TN.stride(0), width, factor),
+            *(out_TN.stride(0), x_TN.stride(0), width, factor, first_row, missing),
             HAS_ROWS=rows_T is not None,
             BLOCK=_BLOCK,
         )
@@ -32,15 +40,15 @@ def move_rows(
 
 @triton.jit
 def _move(
-    out, x, rows, num_x_rows, out_stride, x_stride, width, factor,
+    out, x, rows, num_x_rows, out_stride, x_stride, width, factor, first_row, missing,
     HAS_ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     to_row = tl.program_id(0).to(tl.int64)
     n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     row = to_row
     if HAS_ROWS:
-        row = tl.load(rows + to_row).to(tl.int64)
+        row = tl.load(rows + to_row).to(tl.int64) - first_row
     is_there = (row >= 0) & (row < num_x_rows)
-    # The host does not wait for an error: NaN shows an index that is outside.
-    found = tl.load(x + row * x_stride + n, mask=is_there & (n < width), other=float("nan"))
-    tl.store(out + to_row * out_stride + n, found.to(tl.float32) * factor, mask=n < width)
+    found = tl.load(x + row * x_stride + n, mask=is_there & (n < width), other=0.0)
+    moved = tl.where(is_there, found.to(tl.float32) * factor, missing)
+    tl.store(out + to_row * out_stride + n, moved, mask=n < width)

@@ -43,6 +43,7 @@ def _case(name: str, t: int, h: int, n: int, k: int, device: str) -> Case:
         kwargs={"format": weight_format},
         rtol=2e-4,
         atol=5e-4,
+        activations=(0,),
         num_bytes=weight.numel() * weight.element_size() + 4 * t * h * (n + k),
         num_flops=2 * t * h * n * k,
     )

@@ -98,6 +98,7 @@ def _case(name: str, shape: Shape, device: str) -> Case:
         kwargs={"scale": width**-0.5},
         rtol=1e-4,
         atol=2e-5,
+        activations=(0, 1),
         num_bytes=sum(kv for _, kv in shape.requests) * width * cache.element_size(),
         num_flops=2 * pairs * shape.num_heads * (width + shape.latent_dim),
     )

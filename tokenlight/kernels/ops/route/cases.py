@@ -56,6 +56,7 @@ def _case(
         name=name,
         args=(logits_TE, bias_E),
         kwargs=options,
+        activations=(0,),
         num_bytes=4 * num_tokens * (num_experts + 2 * options["top_k"]),
         num_flops=num_tokens * num_experts * 4,
     )
