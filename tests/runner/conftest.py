@@ -21,6 +21,7 @@ def make_plan(requests: list[tuple[int, int, int, bool]]) -> SimpleNamespace:
         block_table=np.zeros((4, 8), np.int32),
         sampled_rows=rows,
         sampled_requests=rows,
+        num_tokens=len(ids),
         num_requests=len(ids),
         num_sampled=len(rows),
     )

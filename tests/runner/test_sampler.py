@@ -103,6 +103,8 @@ def test_a_draft_that_is_not_sampled_voids_what_stands_behind_it():
         token_ids=np.array([50, 60, 7, 8, 70, 9], np.int32),
         sampled_rows=np.arange(6, dtype=np.int32),
         sampled_requests=np.array([0, 1, 1, 1, 2, 2], np.int32),
+        num_tokens=6,
+        num_requests=3,
     )
     assert drafts_behind(plan).tolist() == [NO_DRAFT, 7, 8, NO_DRAFT, 9, NO_DRAFT]
     for token_ids, accepted in (
