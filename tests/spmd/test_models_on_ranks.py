@@ -15,7 +15,8 @@ from torch import Tensor
 from tests.models.hugging_face import make_twin, random_state
 from tests.models.rig import BLOCK_TOKENS, integers
 from tests.models.test_every_model import VARIANTS
-from tests.models.tiny import llama_config, random_llama, write_gguf
+from tests.models.test_stored_formats import MIXED
+from tests.models.tiny import Arrays, llama_config, random_llama, write_gguf
 from tests.spmd.ranks import FakeWorld
 from tokenlight.base.errors import ConfigError, UnsupportedCheckpoint
 from tokenlight.checkpoint import Checkpoint, open_checkpoint
@@ -219,6 +220,27 @@ def test_attention_with_other_tokens_gathers_and_scatters(llama: Checkpoint) -> 
         ("reduce_scatter", (1, 3)): num_steps * num_layers,
         ("all_gather", (2, 3)): num_steps,
     }
+
+
+@pytest.mark.parametrize("formats", ["q8_0", "mixed"])
+def test_quantized_weights_stay_so(tmp_path: Path, formats: str) -> None:
+    """Also where the parts of a fused layer differ; each rank rounds activations as one would."""
+    config = llama_config(vocab_size=300, hidden_size=256, heads=4, kv_heads=2)
+    state = random_llama(config, seed=8, tied=True)
+    by_name = {n: MIXED.get(n, "q8_0") if formats == "mixed" else "q8_0" for n in matrices(state)}
+    write_gguf(tmp_path / "tiny.gguf", "llama", config, state, formats=by_name)
+    checkpoint = open_checkpoint(tmp_path / "tiny.gguf")
+    _, ranks, logits = run_all(checkpoint, Mesh.of(MESHES["tp2"]))
+    theirs = alone(checkpoint, PROMPTS[0])
+    for ours in logits:
+        assert float((ours - theirs).norm() / theirs.norm()) < 1e-3
+    joins = [i for i in ranks[0].compiled.body.instructions if i.op.name == "concat_columns"]
+    assert len(joins) == (2 if formats == "mixed" else 0)
+    assert sum(b.nbytes for b in ranks[0].model.buffers()) < 0.52 * checkpoint.num_bytes
+
+
+def matrices(state: Arrays) -> list[str]:
+    return [name for name, array in state.items() if array.ndim == 2]
 
 
 def test_heads_that_cannot_be_shared_are_refused(llama: Checkpoint) -> None:

@@ -118,7 +118,7 @@ class _Lowering:
     def _view(self, node: Node) -> Any:
         """A method that only looks differently at what its operand is."""
         base = self._operands[_node(node.args[0])]
-        views = [base] if isinstance(base, View) else base
+        views = base if _is_tuple(base) else (base,)
         if not isinstance(views[0], View):
             raise TypeError(f"{line_of(node)}: a view of what the step brings is not supported")
         owner = self._values[views[0].buffer]
