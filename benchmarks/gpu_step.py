@@ -2,8 +2,8 @@
 """Where a decode step's time goes on a GPU: the host's part, and kernel by kernel.
 
 The real loop and runner in this process, dummy weights: `python -m benchmarks.gpu_step [SHAPE]
-[BATCH ...] [--layers N] [--device cpu]`. Per batch it prints the time of a step, what the loop's
-thread spent outside waiting for the device, and torch's profile of twenty steps.
+[BATCH ...] [--layers N] [--device cpu]`. Per batch it prints the time of a step and of its replay
+alone, what the loop's thread spent outside waiting for the device, and torch's profile.
 """
 
 from __future__ import annotations
@@ -112,14 +112,29 @@ def measure(runner: ModelRunner, name: str, batches: Iterable[int], *, has_profi
         step_us = (clock.ended_s - clock.started_s) / NUM_STEPS * 1e6
         host_us = step_us - sum(waited) / len(waited) * 1e6
         print(
-            f"{name} batch={batch} step_us={step_us:.0f} host_us={host_us:.0f} "
-            f"tokens_s_user={1e6 / step_us:.1f}",
+            f"{name} batch={batch} step_us={step_us:.0f} replay_us={replay_us(runner, batch):.0f} "
+            f"host_us={host_us:.0f} tokens_s_user={1e6 / step_us:.1f}",
             flush=True,
         )
         if has_profile:
             with profile(activities=[ProfilerActivity.CUDA]) as profiled:
                 play(runner, batch, PROFILED_STEPS)
             print_kernels(profiled)
+
+
+def replay_us(runner: ModelRunner, batch: int) -> float:
+    """Of the captured step alone, one after the other; what a step takes more is between steps."""
+    staged = runner._staged
+    if staged is None or runner.config.device != "cuda":
+        return float("nan")
+    captured = staged._captured[min(rows for rows in staged._captured if rows >= batch)]
+    begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begun.record()
+    for _ in range(NUM_STEPS):
+        captured.whole.replay()
+    ended.record()
+    ended.synchronize()
+    return begun.elapsed_time(ended) / NUM_STEPS * 1e3
 
 
 def print_kernels(profiled: profile) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 
 from tokenlight.base.errors import ConfigError
-from tokenlight.config.engine import CacheConfig
 from tokenlight.kv import DevicePool
 from tokenlight.models import CausalLM, CompiledModel, compile_model
 from tokenlight.nn import CacheSpec
@@ -52,20 +52,45 @@ def weights_bytes(model: CausalLM) -> int:
     return sum(buffer.nbytes for buffer in model.buffers())
 
 
-@torch.inference_mode()
-def measure_spare_bytes(
-    model: CausalLM, shape: ModelShape, limits: Limits, cache: CacheConfig
-) -> int:
-    """Run the largest step on a pool that holds just that, and count what is left for KV.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What the memory of a GPU is spent on before there is any KV, in bytes."""
 
-    Raises:
-        ConfigError: nothing is; the message says what took how much.
-    """
+    total: int
+    elsewhere: int
+    """Of other programs, and of the driver for this one."""
+    weights: int
+    step: int
+    """What the largest step needs beside them, and captured steps."""
+
+    def spare_bytes(self, memory_fraction: float, block_bytes: int) -> int:
+        """What is left for KV.
+
+        Raises:
+            ConfigError: not even a block; the message says what took how much.
+        """
+        allowed = int(self.total * memory_fraction)
+        spare = allowed - self.elsewhere - self.weights - self.step
+        # One block to use, and one for padding.
+        if spare < 2 * block_bytes:
+            raise ConfigError(
+                f"no GPU memory is left for KV: of {_gib(self.total)}, --gpu-memory-utilization "
+                f"{memory_fraction} allows {_gib(allowed)}; weights take {_gib(self.weights)}, the "
+                f"largest step {_gib(self.step)}, other programs and the driver "
+                f"{_gib(self.elsewhere)}; raise --gpu-memory-utilization, lower "
+                f"--max-num-batched-tokens or --max-num-seqs, or take a smaller model"
+            )
+        return spare
+
+
+@torch.inference_mode()
+def measure_usage(model: CausalLM, shape: ModelShape, limits: Limits) -> Usage:
+    """Run the steps that need most, on a pool that holds just those."""
+    torch.cuda.empty_cache()  # what loading needed beside the weights
     reserved_bytes = torch.cuda.memory_reserved()
-    free_bytes, total_bytes = torch.cuda.mem_get_info()
-    elsewhere_bytes = total_bytes - free_bytes - reserved_bytes
     pool = make_pool(shape.layers, limits, -(-limits.max_step_tokens // limits.block_tokens))
     compiled = compile_for(model, pool, limits)
+    vocab_size = 0
     for num_tokens, num_requests in _trials(limits):
         step = make_trial_step(
             pool,
@@ -76,21 +101,16 @@ def measure_spare_bytes(
         )
         vocab_size = compiled(step).shape[1]
     torch.cuda.synchronize()
-    pool_bytes = pool.num_bytes
-    del pool, compiled, step
-    step_bytes = torch.cuda.memory_reserved() - reserved_bytes - pool_bytes
-    step_bytes += _CAPTURE_BYTES + _LOGITS_COPIES * 4 * limits.max_num_requests * vocab_size
-    allowed_bytes = int(total_bytes * cache.memory_fraction)
-    spare_bytes = allowed_bytes - elsewhere_bytes - reserved_bytes - step_bytes
-    if spare_bytes < 2 * limits.block_bytes:
-        raise ConfigError(
-            f"no GPU memory is left for KV: of {_gib(total_bytes)}, --gpu-memory-utilization "
-            f"{cache.memory_fraction} allows {_gib(allowed_bytes)}; weights take "
-            f"{_gib(reserved_bytes)}, the largest step {_gib(step_bytes)}, other programs and the "
-            f"driver {_gib(elsewhere_bytes)}; raise --gpu-memory-utilization, lower "
-            f"--max-num-batched-tokens or --max-num-seqs, or take a smaller model"
-        )
-    return spare_bytes
+    # Kernels were loaded by now: what the driver holds for them is counted as well.
+    free_bytes, total_bytes = torch.cuda.mem_get_info()
+    held_bytes = torch.cuda.memory_reserved()
+    capture_bytes = _CAPTURE_BYTES + _LOGITS_COPIES * 4 * limits.max_num_requests * vocab_size
+    return Usage(
+        total=total_bytes,
+        elsewhere=total_bytes - free_bytes - held_bytes,
+        weights=reserved_bytes,
+        step=held_bytes - reserved_bytes - pool.num_bytes + capture_bytes,
+    )
 
 
 def _trials(limits: Limits) -> list[tuple[int, int]]:

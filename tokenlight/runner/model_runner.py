@@ -26,7 +26,7 @@ from tokenlight.runner.machine import read_machine
 from tokenlight.runner.memory import (
     compile_for,
     make_pool,
-    measure_spare_bytes,
+    measure_usage,
     told_when_out_of_memory,
     weights_bytes,
 )
@@ -99,7 +99,9 @@ class ModelRunner:
             loaded, ranks = load_part(checkpoint, config, limits, rank=0)
             spare_bytes = None
             if limits.device != "cpu":
-                spare_bytes = measure_spare_bytes(loaded, shape, limits, config.cache)
+                spare_bytes = measure_usage(loaded, shape, limits).spare_bytes(
+                    config.cache.memory_fraction, limits.block_bytes
+                )
             resolved = resolve(config, shape, machine, spare_bytes)
             pool = make_pool(shape.layers, limits, resolved.num_blocks)
             compiled = compile_for(loaded, pool, limits, ranks)
