@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c const
 CPP := $(shell find csrc -name '*.cc' -o -name '*.h' -o -name 'CMakeLists.txt' 2>/dev/null)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help setup serve fix check test test-agents test-expectations test-installed ci-slow bench bench-slice bench-breadth bench-control bench-front bench-splits bench-spmd docs size clean
+.PHONY: help setup serve fix check test test-agents test-expectations test-installed ci-slow bench bench-slice bench-breadth bench-control bench-cpu bench-front bench-splits bench-spmd bench-gpu test-cuda docs size clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -90,6 +90,10 @@ test-expectations: $(STAMPS)/dev  ## what agents' users must be able to rely on,
 test-installed:  ## build sdist and wheel, install one (FROM=wheel or sdist) for PYTHON, run the CPU suite against it
 	bash scripts/test_installed.sh "$(PYTHON)" $(FROM) $(ARGS)
 
+test-cuda: $(STAMPS)/dev  ## what needs a GPU: the engine beside transformers, every op beside its reference
+	$(BIN)/pytest -q -m "cuda and not multi_gpu" $(ARGS)
+	$(BIN)/pytest -q tests/kernels/test_conformance.py
+
 ci-slow: $(STAMPS)/dev  ## sanitizers, aarch64 build, slow tests, a fresh clone installed and served
 	bash scripts/sanitize.sh
 	bash scripts/portable.sh
@@ -110,6 +114,10 @@ bench-breadth: $(STAMPS)/dev  ## formats, tokenizers, templates beside others' c
 bench-spmd: $(STAMPS)/dev  ## what compiling a model costs, what ranks send; BAR lines
 	$(BIN)/python -m benchmarks.spmd
 
+bench-gpu: $(STAMPS)/dev  ## the engine on a GPU, dummy weights in known shapes; BAR lines, bench-gpu.json
+	$(BIN)/python -m benchmarks.gpu_step tiny 16 --no-profile
+	$(BIN)/python -m benchmarks.gpu --json bench-gpu.json $(ARGS)
+
 bench-front: $(STAMPS)/dev  ## prompts, masks, streams, sessions of clients: what the front costs; BAR lines
 	$(BIN)/python -m benchmarks.front
 
@@ -125,6 +133,14 @@ $(STAMPS)/peers: $(STAMPS)/venv
 
 bench-control: $(STAMPS)/dev $(STAMPS)/peers  ## the control plane beside its peer; BAR lines
 	$(BIN)/python -m benchmarks.control
+
+$(STAMPS)/llama_cpp: scripts/build_llama_cpp.sh $(STAMPS)/peers
+	@echo "setup: building llama.cpp into .venv-peers, 37 MB to download, ten minutes or more on two cores"
+	@bash scripts/build_llama_cpp.sh .venv-peers
+	@touch $@
+
+bench-cpu: $(STAMPS)/dev $(STAMPS)/llama_cpp  ## the CPU engine beside llama.cpp; BAR lines: make bench-cpu ARGS='--only NAME'
+	$(BIN)/python -m benchmarks.cpu $(ARGS)
 
 # ---- keep --------------------------------------------------------------------------------------------------------------
 
