@@ -99,7 +99,6 @@ def make_server(
         checkpoint_name="tiny-checkpoint",
         engine=engine,
         tokenizer=tokenizer,
-        chat_template=template,
         dialect=Dialect.of(
             template,
             tokenizer,

@@ -230,7 +230,6 @@ async def start_services(config: ServerConfig, engine_config: EngineConfig) -> S
         checkpoint_name=checkpoint.name,
         engine=engine,
         tokenizer=tokenizer,
-        chat_template=dialect.template,
         dialect=dialect,
         metrics=Metrics(name),
         store=store,

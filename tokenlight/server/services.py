@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ from tokenlight.server.metrics import Metrics
 from tokenlight.server.prefixes import RecentPrompts
 from tokenlight.server.store import ResponseStore
 from tokenlight.text import Tokenizer
-from tokenlight.text.conversation import Template
 from tokenlight.text.dialect import Dialect
 
 
@@ -78,6 +78,7 @@ class Running:
 
     def __init__(self) -> None:
         self._engine_ids: dict[str, set[str]] = {}
+        self._ends: dict[str, asyncio.Event] = {}
 
     @contextmanager
     def hold(self, names: Sequence[str], engine_id: str) -> Iterator[None]:
@@ -91,10 +92,17 @@ class Running:
                 self._engine_ids[name].discard(engine_id)
                 if not self._engine_ids[name]:
                     del self._engine_ids[name]
+                    if end := self._ends.pop(name, None):
+                        end.set()
 
     def find(self, name: str) -> frozenset[str]:
         """The engine's ids of a request's choices; empty when there is none of that name."""
         return frozenset(self._engine_ids.get(name, ()))
+
+    async def wait_ended(self, name: str) -> None:
+        """Until no request of that name is held."""
+        if name in self._engine_ids:
+            await self._ends.setdefault(name, asyncio.Event()).wait()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +115,6 @@ class Services:
     checkpoint_name: str
     engine: Engine
     tokenizer: Tokenizer
-    chat_template: Template
     dialect: Dialect
     metrics: Metrics
     store: ResponseStore

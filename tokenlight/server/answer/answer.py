@@ -11,7 +11,7 @@ from typing import TypeAlias
 from tokenlight.server.admission import Admitted
 from tokenlight.server.answer.items import Change, Closed, Grew, Item, Itemizer, Opened
 from tokenlight.server.answer.prompt import Prompt
-from tokenlight.server.generation import FinishReason, Piece, generate_choice
+from tokenlight.server.generation import FinishReason, Piece, generate
 from tokenlight.server.services import Services
 from tokenlight.text.parsing import Content, Event, ParseFailed
 
@@ -42,23 +42,51 @@ class Ended:
 Happening: TypeAlias = Began | Opened | Grew | Closed | Ended
 
 
-async def answer(
-    svc: Services, admitted: Admitted, prompt: Prompt, *, choice: int = 0
-) -> AsyncGenerator[Happening, None]:
-    """Generate one choice. The first happening is `Began`, the last `Ended`.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A piece of one choice, read."""
+
+    piece: Piece
+    changes: list[Change]
+    ended: Ended | None
+    """Of the choice: this was its last piece."""
+
+
+async def readings(
+    svc: Services, admitted: Admitted, prompt: Prompt, *, is_raw: bool = False
+) -> AsyncGenerator[Reading, None]:
+    """Generate all choices, each read by a reader of its own, until all have ended.
 
     Leaving early, for whatever reason, aborts the generation.
     """
-    reader = AnswerReader(svc, prompt)
-    async with aclosing(generate_choice(svc, admitted, choice, index=choice)) as pieces:
+    readers = [AnswerReader(svc, prompt, is_raw=is_raw) for _ in range(admitted.num_choices)]
+    num_open = len(readers)
+    async with aclosing(generate(svc, [admitted])) as pieces:
         async for piece in pieces:
-            if not reader.has_begun:
-                yield Began(piece.num_cached_tokens)
-            for change in reader.read(piece):
-                yield change
+            reader = readers[piece.index]
             if reader.ended is not None:
-                yield reader.ended
+                continue
+            changes = reader.read(piece)
+            yield Reading(piece, changes, reader.ended)
+            num_open -= reader.ended is not None
+            if not num_open:
                 return
+
+
+async def answer(
+    svc: Services, admitted: Admitted, prompt: Prompt
+) -> AsyncGenerator[Happening, None]:
+    """Generate the one choice. The first happening is `Began`, the last `Ended`."""
+    has_begun = False
+    async with aclosing(readings(svc, admitted, prompt)) as read:
+        async for reading in read:
+            if not has_begun:
+                has_begun = True
+                yield Began(reading.piece.num_cached_tokens)
+            for change in reading.changes:
+                yield change
+            if reading.ended is not None:
+                yield reading.ended
 
 
 class AnswerReader:
@@ -72,11 +100,9 @@ class AnswerReader:
         self._items = Itemizer()
         self._num_sampled_tokens = 0
         self._num_reasoning_tokens = 0
-        self.has_begun = False
         self.ended: Ended | None = None
 
     def read(self, piece: Piece) -> list[Change]:
-        self.has_begun = True
         changes = self._items.push(self._parse(piece))
         finish = piece.finish_reason
         self._count(piece, changes)

@@ -104,13 +104,6 @@ class Itemizer:
     def is_thinking(self) -> bool:
         return self._open_item is not None and self._open_item.kind == "reasoning"
 
-    @property
-    def calls(self) -> list[Item]:
-        return [item for item in self.items if item.kind == "call"]
-
-    def text_of(self, kind: Kind) -> str:
-        return "".join(item.text for item in self.items if item.kind == kind)
-
     def _say(self, kind: Kind, text: str, changes: list[Change]) -> None:
         if self._open_item is None or self._open_item.kind != kind:
             self._open(kind, changes)

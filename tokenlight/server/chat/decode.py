@@ -27,7 +27,7 @@ def decode_conversation(body: ChatRequest, known: Mapping[str, KnownTool]) -> Co
         tools=tuple(found.tool for found in known.values()),
         tool_choice=decode_tool_choice(body.tool_choice, known.values()),
         allows_parallel=body.parallel_tool_calls is not False,
-        reasoning=_reasoning(body.reasoning_effort),
+        reasoning=ReasoningWish.of_effort(body.reasoning_effort),
         shape=_shape(body),
         opens_answer=body.add_generation_prompt is not False,
         variables=checked_variables(body.chat_template_kwargs),
@@ -47,18 +47,6 @@ def checked_variables(variables: Mapping[str, Any] | None) -> dict[str, Any]:
                 param=f"chat_template_kwargs.{name}",
             )
     return dict(variables or {})
-
-
-_IS_OFF = ("none", "minimal")
-_EFFORTS = {"xhigh": "high", "max": "high"}
-
-
-def _reasoning(effort: str | None) -> ReasoningWish:
-    if effort is None:
-        return ReasoningWish()
-    if effort in _IS_OFF:
-        return ReasoningWish(is_on=False)
-    return ReasoningWish(is_on=True, effort=_EFFORTS.get(effort, effort))
 
 
 def _shape(body: ChatRequest) -> Shape | None:

@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
 from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
+from tokenlight.server.fields import json_text, schema_shape, string_of
 from tokenlight.server.messages.client_tools import schema_of_client_tool
 from tokenlight.server.messages.schema import (
     Block,
@@ -30,6 +29,7 @@ from tokenlight.server.messages.schema import (
 from tokenlight.server.notes import Notes
 from tokenlight.server.sealed import unseal
 from tokenlight.text.conversation import (
+    UNSEEN,
     Conversation,
     Part,
     Reasoning,
@@ -42,8 +42,6 @@ from tokenlight.text.conversation import (
     ToolResult,
     Turn,
 )
-
-_UNSEEN = "[an image or file was here: this model reads text only]"
 
 
 def decode_conversation(body: PromptFields, notes: Notes) -> Conversation:
@@ -102,13 +100,13 @@ def _assistant_block(where: str, block: Block, notes: Notes) -> Iterable[Part]:
     match block.get("type"):
         case "tool_use":
             arguments = block.get("input")
-            written = arguments if isinstance(arguments, str) else _json(arguments or {})
-            return [ToolCall(_string(block, "id"), _string(block, "name"), written)]
+            written = arguments if isinstance(arguments, str) else json_text(arguments or {})
+            return [ToolCall(string_of(block, "id"), string_of(block, "name"), written)]
         case "thinking":
-            text = _string(block, "thinking") or unseal(_string(block, "signature"))
+            text = string_of(block, "thinking") or unseal(string_of(block, "signature"))
             return [Reasoning(text)] if text else []
         case "redacted_thinking":
-            text = unseal(_string(block, "data"))
+            text = unseal(string_of(block, "data"))
             return [Reasoning(text)] if text else []
     return [Text(text) for text in _block_texts(where, block, notes)]
 
@@ -118,7 +116,7 @@ def _tool_result(where: str, block: Block, notes: Notes) -> ToolResult:
     if block.get("is_error") is True:
         # The protocol says it beside the text; templates have only the text.
         text = f"Error: {text}"
-    return ToolResult(_string(block, "tool_use_id"), text)
+    return ToolResult(string_of(block, "tool_use_id"), text)
 
 
 def _texts(where: str, content: object, notes: Notes, *, is_result: bool = False) -> list[str]:
@@ -151,15 +149,15 @@ def _block_texts(
         return [text]
     if kind == "document":
         text = _document_text(block)
-        return [_UNSEEN if text is None else text]
+        return [UNSEEN if text is None else text]
     if kind == "image" and is_result:
         # A session must not end because a tool took a picture.
-        return [_UNSEEN]
+        return [UNSEEN]
     if kind == "search_result":
-        title = f"{_string(block, 'title')} ({_string(block, 'source')})"
+        title = f"{string_of(block, 'title')} ({string_of(block, 'source')})"
         return [title, *_texts(f"{where}.content", block.get("content"), notes)]
     if kind == "tool_reference":
-        return [f"The tool {_string(block, 'tool_name')} can be called."]
+        return [f"The tool {string_of(block, 'tool_name')} can be called."]
     notes.ignore(kind)
     return []
 
@@ -196,7 +194,7 @@ def _tools(sent: Iterable[dict[str, Any]], notes: Notes) -> Iterable[Tool]:
             )
         yield Tool(
             name=name,
-            description=_string(tool, "description"),
+            description=string_of(tool, "description"),
             parameters=schema,
             is_strict=tool.get("strict") is True,
         )
@@ -235,19 +233,5 @@ def _shape(body: PromptFields) -> Shape | None:
     asked = body.output_config.format if body.output_config else None
     if not asked or asked.get("type") != "json_schema":
         return None
-    schema = asked.get("schema")
-    if not isinstance(schema, dict):
-        raise InvalidRequest(
-            "'output_config.format.schema' must be an object: a JSON Schema",
-            param="output_config.format.schema",
-        )
-    return Shape(json_schema=schema, param="output_config.format.schema")
-
-
-def _string(block: Block, key: str) -> str:
-    value = block.get(key)
-    return value if isinstance(value, str) else ""
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    at = "output_config.format.schema"
+    return schema_shape(asked.get("schema"), param=at, field=at)

@@ -20,9 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import msgspec
-
 from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
+from tokenlight.server.fields import json_text, schema_shape, string_of
 from tokenlight.server.notes import Notes
 from tokenlight.server.openai_tools import (
     KnownTool,
@@ -33,6 +32,7 @@ from tokenlight.server.responses.schema import Item, ResponsesRequest
 from tokenlight.server.sealed import unseal
 from tokenlight.text.conversation import (
     CUSTOM_INPUT,
+    UNSEEN,
     Conversation,
     Part,
     Reasoning,
@@ -45,7 +45,6 @@ from tokenlight.text.conversation import (
     Turn,
 )
 
-_UNSEEN = "[an image or file was here: this model reads text only]"
 _ROLES: dict[str, Role] = {
     "user": "user",
     "assistant": "assistant",
@@ -78,7 +77,7 @@ def decode_conversation(
         tools=tuple(found.tool for found in known.values()),
         tool_choice=decode_tool_choice(body.tool_choice, known.values()),
         allows_parallel=body.parallel_tool_calls is not False,
-        reasoning=_reasoning(body.reasoning.effort if body.reasoning else None),
+        reasoning=ReasoningWish.of_effort(body.reasoning.effort if body.reasoning else None),
         shape=_shape(body.text.format if body.text else None),
     )
 
@@ -114,15 +113,15 @@ def _item(where: str, item: Item, notes: Notes) -> tuple[Role, tuple[Part, ...]]
     if kind == "function_call":
         return "assistant", (_function_call(item),)
     if kind == "custom_tool_call":
-        arguments = _json({CUSTOM_INPUT: _string(item, "input")})
-        return "assistant", (ToolCall(_call_id(item), _string(item, "name"), arguments),)
+        arguments = json_text({CUSTOM_INPUT: string_of(item, "input")})
+        return "assistant", (ToolCall(_call_id(item), string_of(item, "name"), arguments),)
     if isinstance(kind, str) and isinstance(item.get("call_id"), str):
         if kind.endswith("_output"):
             return "tool", (ToolResult(_call_id(item), _output(where, item, notes)),)
         if kind.endswith("_call"):
             rest = {key: value for key, value in item.items() if key not in _OWN_FIELDS}
             name = kind.removesuffix("_call")
-            return "assistant", (ToolCall(_call_id(item), name, _json(rest)),)
+            return "assistant", (ToolCall(_call_id(item), name, json_text(rest)),)
     notes.ignore(kind)
     return "assistant", ()
 
@@ -141,8 +140,8 @@ def _message(where: str, item: Item, notes: Notes) -> tuple[Role, tuple[Part, ..
 
 def _function_call(item: Item) -> ToolCall:
     arguments = item.get("arguments")
-    written = arguments if isinstance(arguments, str) else _json(arguments or {})
-    name = visible_name(_string(item, "name"), _string(item, "namespace"))
+    written = arguments if isinstance(arguments, str) else json_text(arguments or {})
+    name = visible_name(string_of(item, "name"), string_of(item, "namespace"))
     return ToolCall(_call_id(item), name, written)
 
 
@@ -150,7 +149,7 @@ def _output(where: str, item: Item, notes: Notes) -> str:
     output = item.get("output")
     if output is None or isinstance(output, (str, list)):
         return "\n".join(_texts(f"{where}.output", output, notes, is_output=True))
-    return _json(output)
+    return json_text(output)
 
 
 def _texts(where: str, content: object, notes: Notes, *, is_output: bool) -> list[str]:
@@ -180,7 +179,7 @@ def _part_texts(where: str, part: object, notes: Notes, *, is_output: bool) -> l
         return [text]
     if isinstance(kind, str) and kind.endswith(("image", "image_url", "file", "audio")):
         if is_output:
-            return [_UNSEEN]
+            return [UNSEEN]
         raise UnsupportedParameter(
             f"{where}.type", advice=f"leave {kind!r} out: this model reads text only"
         )
@@ -200,22 +199,10 @@ def _reasoning_text(item: Item) -> str:
         if texts:
             return "\n".join(texts)
         if key == "content":
-            sealed = unseal(_string(item, "encrypted_content"))
+            sealed = unseal(string_of(item, "encrypted_content"))
             if sealed is not None:
                 return sealed
     return ""
-
-
-_IS_OFF = ("none", "minimal")
-_EFFORTS = {"xhigh": "high", "max": "high"}
-
-
-def _reasoning(effort: str | None) -> ReasoningWish:
-    if effort is None:
-        return ReasoningWish()
-    if effort in _IS_OFF:
-        return ReasoningWish(is_on=False)
-    return ReasoningWish(is_on=True, effort=_EFFORTS.get(effort, effort))
 
 
 def _shape(asked: dict[str, Any] | None) -> Shape | None:
@@ -224,22 +211,9 @@ def _shape(asked: dict[str, Any] | None) -> Shape | None:
         return None
     if kind == "json_object":
         return Shape(json_schema={"type": "object"}, param="text.format")
-    schema = asked.get("schema")
-    if not isinstance(schema, dict):
-        raise InvalidRequest(
-            "'text.format.schema' must be an object: a JSON Schema", param="text.format.schema"
-        )
-    return Shape(json_schema=schema, param="text.format.schema")
+    at = "text.format.schema"
+    return schema_shape(asked.get("schema"), param=at, field=at)
 
 
 def _call_id(item: Item) -> str:
-    return _string(item, "call_id") or _string(item, "id")
-
-
-def _string(item: Item, key: str) -> str:
-    value = item.get(key)
-    return value if isinstance(value, str) else ""
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    return string_of(item, "call_id") or string_of(item, "id")

@@ -14,13 +14,13 @@ from starlette.types import ASGIApp
 
 from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.admission import Admitted, admit, constrained, limit_headers
-from tokenlight.server.answer.answer import AnswerReader, Ended
+from tokenlight.server.answer.answer import Ended, readings
 from tokenlight.server.answer.explain import prefix_headers
 from tokenlight.server.answer.prompt import Prompt, make_prompt
 from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.chat.decode import decode_conversation
 from tokenlight.server.chat.encode import ChatEncoder
-from tokenlight.server.generation import Piece, Tally, generate
+from tokenlight.server.generation import Piece, Tally
 from tokenlight.server.notes import Notes
 from tokenlight.server.openai_tools import KnownTool, decode_tools
 from tokenlight.server.schemas.chat import ChatChunk, ChatCompletion, ChatRequest
@@ -71,7 +71,7 @@ async def create_chat_completion(request: Request) -> Response | ASGIApp:
 
 
 class _Answering:
-    """One request's choices, each read by a reader of its own."""
+    """One request's choices, whole or streamed."""
 
     def __init__(
         self,
@@ -81,44 +81,30 @@ class _Answering:
         admitted: Admitted,
         known: Mapping[str, KnownTool],
     ) -> None:
-        self._pieces = generate(svc, [admitted])
+        is_raw = body.skip_special_tokens is False
+        self._readings = readings(svc, admitted, prompt, is_raw=is_raw)
+        self._num_choices = admitted.num_choices
         self._tally = Tally([admitted], body.stream_options)
         self._encoder = ChatEncoder(svc, admitted, self._tally, known)
-        is_raw = body.skip_special_tokens is False
-        self._readers = [
-            AnswerReader(svc, prompt, is_raw=is_raw) for _ in range(admitted.num_choices)
-        ]
 
     async def whole(self) -> ChatCompletion:
-        pieces_of: list[list[Piece]] = [[] for _ in self._readers]
+        pieces_of: list[list[Piece]] = [[] for _ in range(self._num_choices)]
         endings: dict[int, Ended] = {}
-        async with aclosing(self._pieces) as pieces:
-            async for piece in pieces:
-                reader = self._readers[piece.index]
-                if reader.ended is None:
-                    self._tally.add(piece)
-                    pieces_of[piece.index].append(piece)
-                    reader.read(piece)
-                if reader.ended is not None:
-                    endings[piece.index] = reader.ended
-                if len(endings) == len(self._readers):
-                    break
+        async with aclosing(self._readings) as read:
+            async for reading in read:
+                piece = reading.piece
+                self._tally.add(piece)
+                pieces_of[piece.index].append(piece)
+                if reading.ended is not None:
+                    endings[piece.index] = reading.ended
         return self._encoder.completion([endings[i] for i in sorted(endings)], pieces_of)
 
     async def events(self) -> AsyncGenerator[bytes, None]:
-        num_open = len(self._readers)
-        async with aclosing(self._pieces) as pieces:
-            async for piece in pieces:
-                reader = self._readers[piece.index]
-                if reader.ended is not None:
-                    continue
-                self._tally.add(piece)
-                changes = reader.read(piece)
-                if events := self._encoder.chunks(piece, changes, reader.ended):
+        async with aclosing(self._readings) as read:
+            async for reading in read:
+                self._tally.add(reading.piece)
+                if events := self._encoder.chunks(reading.piece, reading.changes, reading.ended):
                     yield events
-                num_open -= reader.ended is not None
-                if not num_open:
-                    break
         if self._tally.has_last_chunk:
             yield self._encoder.usage_chunk()
         yield DONE

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -18,7 +17,7 @@ from starlette.types import ASGIApp
 from tokenlight.base.clock import unix_s
 from tokenlight.base.errors import ContextTooLong, InvalidRequest
 from tokenlight.server.admission import Admitted, admit, constrained, limit_headers
-from tokenlight.server.answer.answer import Ended, answer, whole_answer
+from tokenlight.server.answer.answer import Ended, answer
 from tokenlight.server.answer.explain import prefix_headers
 from tokenlight.server.answer.prompt import Prompt, make_prompt
 from tokenlight.server.auth import sent_key
@@ -44,7 +43,6 @@ from tokenlight.server.store import StoredResponse, owner_of
 from tokenlight.text.conversation import Turn
 
 _SEALED = "reasoning.encrypted_content"
-_CANCEL_POLL_S = 0.02
 
 
 async def create_response(request: Request) -> Response | ASGIApp:
@@ -169,8 +167,14 @@ def _generation_fields(body: ResponsesRequest) -> GenerationFields:
 
 
 async def _whole(svc: Services, asked: _Asked) -> ResponseAnswer:
-    ended = await whole_answer(svc, asked.admitted, asked.prompt)
-    return await _finish(svc, asked, ended)
+    made: ResponseAnswer | None = None
+    async with aclosing(answer(svc, asked.admitted, asked.prompt)) as happenings:
+        async for happening in happenings:
+            if isinstance(happening, Ended):
+                # Before it leaves the running ones: who cancels it reads it at once.
+                made = await _finish(svc, asked, happening)
+    assert made is not None
+    return made
 
 
 async def _events(
@@ -244,8 +248,7 @@ async def cancel_response(request: Request) -> Response:
         raise InvalidRequest(
             f"{response_id!r} has ended and cannot be cancelled any more", param="response_id"
         )
-    while svc.running.find(response_id):
-        await asyncio.sleep(_CANCEL_POLL_S)
+    await svc.running.wait_ended(response_id)
     data = await svc.store.get_response(_owner(request), response_id)
     return Response(data, media_type="application/json")
 

@@ -12,6 +12,7 @@ from tokenlight.text.conversation.messages import (
 from tokenlight.text.conversation.render import make_rendering, render_text
 from tokenlight.text.conversation.traits import PLAINEST, Template, Traits, read_traits
 from tokenlight.text.conversation.turns import (
+    UNSEEN,
     Conversation,
     Part,
     Reasoning,
@@ -30,6 +31,7 @@ from tokenlight.text.conversation.volatile import without_volatile
 __all__ = [
     "CUSTOM_INPUT",
     "PLAINEST",
+    "UNSEEN",
     "Conversation",
     "Message",
     "Part",

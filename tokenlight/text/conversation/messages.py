@@ -20,6 +20,7 @@ import msgspec
 
 from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
 from tokenlight.text.conversation.turns import (
+    UNSEEN,
     Part,
     Reasoning,
     Role,
@@ -35,7 +36,6 @@ CUSTOM_INPUT = "input"
 MessageRole = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 _TEXT_PARTS = ("text", "input_text", "output_text")
-_UNSEEN = "[an image or file was here: this model reads text only]"
 _ROLES: dict[str, Role] = {"developer": "system", "system": "system", "user": "user"}
 
 
@@ -110,7 +110,7 @@ def _texts(where: str, message: Message, *, is_result: bool = False) -> list[str
             texts.append(part.text)
         elif is_result:
             # A session must not end because a tool took a picture.
-            texts.append(_UNSEEN)
+            texts.append(UNSEEN)
         else:
             raise UnsupportedParameter(
                 f"{at}.type", advice=f"leave {part.type!r} out: this server reads text only"

@@ -88,12 +88,28 @@ class ToolChoice(msgspec.Struct, frozen=True, kw_only=True):
     """The tools that may be called; empty for all."""
 
 
+UNSEEN = "[an image or file was here: this model reads text only]"
+"""What stands in a history for what the model cannot read: a session must go on."""
+
+_NO_EFFORT = ("none", "minimal")
+_EFFORTS = {"xhigh": "high", "max": "high"}
+
+
 class ReasoningWish(msgspec.Struct, frozen=True, kw_only=True):
     """None leaves the matter to the model's template."""
 
     is_on: bool | None = None
     effort: str | None = None
     budget_tokens: int | None = None
+
+    @classmethod
+    def of_effort(cls, effort: str | None) -> ReasoningWish:
+        """As OpenAI's protocols ask: by one word, which may also turn it off."""
+        if effort is None:
+            return cls()
+        if effort in _NO_EFFORT:
+            return cls(is_on=False)
+        return cls(is_on=True, effort=_EFFORTS.get(effort, effort))
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
