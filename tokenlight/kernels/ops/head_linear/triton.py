@@ -6,7 +6,7 @@ from torch import Tensor
 from tokenlight.kernels.contract import PORTABLE
 from tokenlight.kernels.formats import DENSE, Format
 from tokenlight.kernels.ops.head_linear.contract import head_linear
-from tokenlight.kernels.ops.linear.triton import WIDE, choose_tile, load_rows, tile_of
+from tokenlight.kernels.ops.linear.triton import choose_tile, load_rows, tile_of
 from tokenlight.kernels.triton.launch import FLOATS
 
 
@@ -23,12 +23,7 @@ def run(x_THK: Tensor, weight: Tensor, *, format: Format) -> Tensor:
         _multiply[(tiles, num_heads)](
             *(y_THN, x_THK, weight, num_rows, n, k, x_THK.stride(0), num_heads * n),
             IS_EVEN=k % tile.k == 0,
-            IS_WIDE=tile is WIDE,
-            M=tile.m,
-            N=tile.n,
-            K=tile.k,
-            num_warps=tile.num_warps,
-            num_stages=tile.num_stages,
+            **tile.constants(),
         )
     return y_THN
 

@@ -44,51 +44,53 @@ def run(
     num_tokens, width = x_TD.shape
     num_experts, inner = gate_up.shape[0], gate_up.shape[1] // 2
     out_TD = torch.empty_like(x_TD, memory_format=torch.contiguous_format)
-    num_pairs = experts_TA.numel()
+    num_pairs, choices = experts_TA.numel(), experts_TA.shape[1]
     if not num_tokens:
         return out_TD
-    local = experts_TA.flatten() - first_expert
-    local = torch.where((local >= 0) & (local < num_experts), local, num_experts)
-    by_expert, order = local.sort(stable=True)
-    numbers = torch.arange(num_experts + 1, dtype=local.dtype, device=local.device)
-    starts = torch.searchsorted(by_expert, numbers, out_int32=True)
-    order = order.int()
-
     if not down_format.is_dense:
         # Loading leaves none such on a GPU (`kernels.pack_linear`).
         down = torch.stack([dequantize(expert, down_format) for expert in down])
+    local_P, by_expert = _by_expert(experts_TA, first_expert, num_experts)
     is_short = x_TD.dtype is not torch.float32 and x_TD.dtype is gate_up.dtype is down.dtype
     tile = _TILE if is_short else WIDE
     row_tiles = min(num_pairs, triton.cdiv(num_pairs, tile.m) + num_experts)
-    consts = {
-        "IS_WIDE": tile is WIDE,
-        "M": tile.m,
-        "N": tile.n,
-        "K": tile.k,
-        "num_warps": tile.num_warps,
-        "num_stages": tile.num_stages,
-    }
     inner_PF = x_TD.new_empty(num_pairs, inner)
     _open[(row_tiles, triton.cdiv(inner, tile.n))](
-        *(inner_PF, x_TD, gate_up, x_TD if gate_up_bias is None else gate_up_bias, starts, order),
-        *(num_experts, inner, width, x_TD.stride(0), experts_TA.shape[1], limit, alpha, shift),
+        *(inner_PF, x_TD, gate_up, x_TD if gate_up_bias is None else gate_up_bias, *by_expert),
+        *(num_experts, inner, width, x_TD.stride(0), choices, limit, alpha, shift),
         HAS_BIAS=gate_up_bias is not None,
         HAS_LIMIT=limit != 0,
         IS_EVEN=width % tile.k == 0,
-        **consts,
+        **tile.constants(),
     )
     answers_PD = torch.empty(num_pairs, width, dtype=torch.float32, device=x_TD.device)
     _close[(row_tiles, triton.cdiv(width, tile.n))](
-        *(answers_PD, inner_PF, down, x_TD if down_bias is None else down_bias, starts, order),
+        *(answers_PD, inner_PF, down, x_TD if down_bias is None else down_bias, *by_expert),
         *(weights_TA.contiguous(), num_experts, width, inner),
         HAS_BIAS=down_bias is not None,
         IS_EVEN=inner % tile.k == 0,
-        **consts,
+        **tile.constants(),
     )
     _add_up[(num_tokens, triton.cdiv(width, _SUM_BLOCK))](
-        *(out_TD, answers_PD, local, width, num_experts, experts_TA.shape[1]), BLOCK=_SUM_BLOCK
+        *(out_TD, answers_PD, local_P, width, num_experts, choices), BLOCK=_SUM_BLOCK
     )
     return out_TD
+
+
+def _by_expert(
+    experts_TA: Tensor, first_expert: int, num_experts: int
+) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Each pair's expert, counted from the first here; and where each one's pairs start, in order.
+
+    The pairs of experts that are not here have the number `num_experts`, and come last.
+    """
+    local_P = experts_TA.flatten() - first_expert
+    is_here_P = (local_P >= 0) & (local_P < num_experts)
+    local_P = torch.where(is_here_P, local_P, num_experts)
+    sorted_P, order_P = local_P.sort(stable=True)
+    numbers = torch.arange(num_experts + 1, dtype=local_P.dtype, device=local_P.device)
+    starts = torch.searchsorted(sorted_P, numbers, out_int32=True)
+    return local_P, (starts, order_P.int())
 
 
 @triton.jit

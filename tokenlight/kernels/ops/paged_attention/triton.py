@@ -83,7 +83,7 @@ def run(
         IS_WIDE=q_THd.dtype != k_cache_BKPd.dtype or q_THd.dtype is f32,
         M=rows,
         N=32 if q_THd.dtype is f32 and head_dim > 128 else 64,
-        num_warps=8 if rows > 64 else 4,
+        num_warps=8 if rows > 64 or head_dim > 128 else 4,
         num_stages=1 if q_THd.dtype is f32 else 3 if head_dim <= 128 else 2,
     )
     if is_split:
