@@ -9,7 +9,6 @@ declares its boundary nothing is inserted: there its code must do what it says.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
 from typing import Any
 
 from torch import Tensor, nn
@@ -17,6 +16,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from tokenlight.kernels.contract import Op
+from tokenlight.spmd.choose import Operands, choose
 from tokenlight.spmd.infer import infer_node
 from tokenlight.spmd.mesh import Mesh
 from tokenlight.spmd.moves import cost_bytes, find_moves
@@ -30,8 +30,6 @@ from tokenlight.spmd.placement import (
 )
 from tokenlight.spmd.rules import RULES, Row
 from tokenlight.spmd.trace import Boundary, enter, leave, line_of
-
-Operands = tuple[Layout | None, ...]
 
 
 def place(
@@ -94,8 +92,7 @@ class _Placing:
         if node.target is getattr or node.op == "placeholder":
             return self._by_tokens
         if node.op == "output":
-            node.args = (self._move(node.args[0], self._by_tokens, node),)
-            return self._by_tokens
+            return self._result(node)
         if node.target is enter:
             return self._enter(node, node.meta["boundary"])
         if node.target is leave:
@@ -103,6 +100,15 @@ class _Placing:
         if isinstance(node.target, Op):
             return self._call(node, node.target)
         return _layout_of(node.args[0])
+
+    def _result(self, node: Node) -> Layout:
+        """Every rank gives the whole result of its tokens."""
+        moved = self._move(node.args[0], self._by_tokens, node)
+        if moved is None:
+            found = shown(_layout_of(node.args[0]))
+            raise PlacementError(f"the result is {found}, wanted {shown(self._by_tokens)}")
+        node.args = (moved,)
+        return self._by_tokens
 
     def _enter(self, node: Node, boundary: Boundary) -> Layout:
         """Bring an argument to what the module wants in its group; elsewhere to whole tokens."""
@@ -168,50 +174,13 @@ class _Placing:
         return found
 
     def _choose(self, node: Node, op: Op[..., Any], here: Operands) -> Operands | None:
-        """The cheapest layouts that the op takes: of those that an operand has, or replicated."""
+        """Layers ask the same again and again."""
         values = tuple(_value_of(a) if isinstance(a, Node) else None for a in node.args)
-        num_dims = len(_value_of(node.args[0]).shape)
-        fixed = tuple(isinstance(a, Node) and a.op == "get_attr" for a in node.args)
-        key = (op, here, fixed, tuple(None if v is None else tuple(v.shape) for v in values))
+        is_fixed = tuple(isinstance(a, Node) and a.op == "get_attr" for a in node.args)
+        key = (op, here, is_fixed, tuple(None if v is None else tuple(v.shape) for v in values))
         if key not in self._choices:
-            candidates = [
-                there
-                for there in self._candidates(op, here, num_dims)
-                if all(a == b for a, b, stays in zip(here, there, fixed, strict=True) if stays)
-            ]
-            costs = [(self._cost(values, here, there), there) for there in candidates]
-            possible = [(cost, there) for cost, there in costs if cost is not None]
-            best = min(possible, key=lambda each: each[0], default=(None, None))
-            self._choices[key] = best[1]
+            self._choices[key] = choose(op, here, values, is_fixed, self._mesh)
         return self._choices[key]
-
-    def _candidates(self, op: Op[..., Any], here: Operands, num_dims: int) -> list[Operands]:
-        axes = range(len(self._mesh.sizes))
-        columns = []
-        for axis in axes:
-            present = {layout[axis] for layout in here if layout} | {REPLICATE}
-            able = (row for row in RULES[op] if row.num_dims in (0, num_dims))
-            wanted = [row.wanted(len(here)) for row in able]
-            columns.append([w for w in wanted if all(p is None or p in present for p in w)])
-        return [
-            tuple(
-                None if layout is None else tuple(rows[axis][i] or layout[axis] for axis in axes)
-                for i, layout in enumerate(here)
-            )
-            for rows in product(*columns)
-        ]
-
-    def _cost(self, values: Sequence[Any], here: Operands, there: Operands) -> float | None:
-        total = 0.0
-        for value, start, end in zip(values, here, there, strict=True):
-            if start is None or end is None or start == end:
-                continue
-            moves = find_moves(start, end)
-            cost = None if moves is None else cost_bytes(value, moves, self._mesh)
-            if cost is None:
-                return None
-            total += cost
-        return total
 
     def _move(self, arg: Any, there: Layout, before: Node) -> Any:
         """The node that has `arg` in another layout; None where there is no way."""
