@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import json
+import string
 from pathlib import Path
 from typing import Any
 
+NUM_SPECIALS = 16
 _COMMON: dict[str, Any] = {
     "torch_dtype": "bfloat16",
     "max_position_embeddings": 131072,
@@ -79,3 +81,43 @@ def attention_flops(name: str, num_tokens: int, num_before: int = 0) -> float:
     s = SHAPES[name]
     pairs = num_tokens * num_before + num_tokens * (num_tokens + 1) / 2
     return 4.0 * pairs * s["num_attention_heads"] * s["head_dim"] * s["num_hidden_layers"]
+
+
+def write_tokenizer(folder: Path, vocab_size: int) -> None:
+    """A byte-level BPE of as many tokens: bytes, pairs and triples of letters, then specials."""
+    characters = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    rest = [b for b in range(256) if b not in characters]
+    tokens = [chr(c) for c in characters] + [chr(256 + i) for i in range(len(rest))]
+    merges: list[str] = []
+    letters = string.ascii_letters
+    longer = [[a, b] for a in letters for b in letters]
+    longer += [[a + b, c] for a in letters for b in letters for c in letters]
+    for pair in longer[: vocab_size - NUM_SPECIALS - len(tokens)]:
+        merges.append(" ".join(pair))
+    tokens += [merge.replace(" ", "") for merge in merges]
+    specials = [f"<|special_{i}|>" for i in range(vocab_size - len(tokens))]
+    byte_level = {"type": "ByteLevel", "trim_offsets": True}
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": [
+            {
+                "id": len(tokens) + i,
+                "content": text,
+                "single_word": False,
+                "lstrip": False,
+                "rstrip": False,
+                "normalized": False,
+                "special": True,
+            }
+            for i, text in enumerate(specials)
+        ],
+        "normalizer": None,
+        "pre_tokenizer": {**byte_level, "add_prefix_space": False, "use_regex": True},
+        "decoder": {**byte_level, "add_prefix_space": True, "use_regex": True},
+        "model": {
+            "type": "BPE",
+            "vocab": {token: i for i, token in enumerate(tokens)},
+            "merges": merges,
+        },
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
