@@ -62,7 +62,7 @@ def every_case(op: Op, dtypes: frozenset[torch.dtype] | None) -> list[Case]:
         made, short = [brief(op, case) for case in made], short[:1]
     in_short = [in_dtype(c, d) for c in made if c.activations for d in short]
     if triton_interpreter.IS_BRIEF:
-        in_short = in_short[:: len(in_short) // 4 + 1]
+        in_short = in_short[:: len(in_short) // 2 + 1]
     return [*made, *(case for case in in_short if is_finite(case))]
 
 
@@ -104,7 +104,7 @@ def row_differences(op: Op, implementation: Implementation) -> tuple[int, list[s
     """How many parts were compared, and which differ from the same rows of the whole call."""
     room = cases_of(op)
     checked, found = 0, []
-    for case in servable(op, implementation)[: 3 if triton_interpreter.IS_BRIEF else None]:
+    for case in servable(op, implementation)[: 2 if triton_interpreter.IS_BRIEF else None]:
         whole = results(op, implementation, case)
         for part in room.parts(case):
             got = part.of_part(results(op, implementation, part.case))
