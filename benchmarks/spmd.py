@@ -4,7 +4,8 @@
     make bench-spmd
 
 Compiling is timed on a llama of 64 layers whose weights have no numbers, at tensor parallel 4, in
-CPU seconds of this process. Collectives are counted on simulated ranks that run tiny models.
+CPU seconds of this process. Collectives are counted on simulated ranks that run tiny models. Two
+processes over gloo decode a random llama of 8 layers beside one process on the same two cores.
 """
 
 from __future__ import annotations
@@ -14,28 +15,42 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from benchmarks.bars import Bar, report
+from benchmarks.bars import Bar, ratio_of_medians, report
 from tests.cli.test_plan import LLAMA_8B
+from tests.models.tiny import Shape, write_tiny_llama
 from tests.spmd.ranks import FakeWorld
 from tests.spmd.test_models_on_ranks import DENSE, MESHES, SPARSE, run_all, save
+from tokenlight import LLM
 from tokenlight.checkpoint import open_checkpoint
+from tokenlight.config import EngineConfig, ParallelConfig
 from tokenlight.kv import DevicePool
 from tokenlight.models import cache_specs, plan_model, shard_model
 from tokenlight.nn import probe_step
 from tokenlight.runner.ranks.message import Message, Verb, encode
 from tokenlight.spmd import Limits, Mesh, Ranks, Widths, compile_method
+from tokenlight.wire import SamplingParams
 
 BARS = [
     Bar("compile_s_64_layers", "<=", 5),
     Bar("plan_bytes_per_step_64_requests", "<=", 16384),
     Bar("collectives_extra", "==", 0),
+    Bar("tp2_gloo_over_tp1_decode_llama", ">=", 0),  # reported
 ]
 STEPS_OF_A_RUN = 3
+DECODED: Shape = {
+    "vocab_size": 4096,
+    "hidden_size": 1024,
+    "layers": 8,
+    "heads": 16,
+    "kv_heads": 8,
+}
+DECODED_TOKENS = 64
 
 
 def compile_s(num_layers: int) -> float:
@@ -98,6 +113,26 @@ def collectives_extra() -> int:
     return extra
 
 
+def decode_ratio(num_rounds: int = 5) -> float:
+    """Tokens per second of two ranks with a thread each, over one process with two threads."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        path = Path(folder) / "llama.gguf"
+        write_tiny_llama(path, format="q8_0", **DECODED)
+        engines = [
+            stack.enter_context(LLM(path, config=EngineConfig(parallel=parallel, num_threads=n)))
+            for parallel, n in ((ParallelConfig(), 2), (ParallelConfig(tp=2), 1))
+        ]
+        times_s: list[list[float]] = [[], []]
+        for _ in range(1 + num_rounds):
+            for engine, taken_s in zip(engines, times_s, strict=True):
+                sampling = SamplingParams(temperature=0.0, min_tokens=DECODED_TOKENS)
+                started_s = time.perf_counter()
+                engine.generate([[5, 9, 2, 77]], sampling, max_tokens=DECODED_TOKENS)
+                taken_s.append(time.perf_counter() - started_s)
+        alone_s, together_s = (taken_s[1:] for taken_s in times_s)
+        return ratio_of_medians(alone_s, together_s)
+
+
 def main() -> int:
     """Measure and print; 0 when every bar is met."""
     torch.set_num_threads(1)
@@ -106,6 +141,7 @@ def main() -> int:
         "compile_s_64_layers": min(compile_s(64) for _ in range(3)),
         "plan_bytes_per_step_64_requests": float(plan_bytes(64)),
         "collectives_extra": float(collectives_extra()),
+        "tp2_gloo_over_tp1_decode_llama": decode_ratio(),
     }
     return report(BARS, measured, {})
 
