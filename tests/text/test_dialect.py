@@ -7,9 +7,17 @@ from tests.server.fake_engine import ByteTokenizer
 from tests.text.conversation.sources import template
 from tokenlight.base.errors import ConfigError
 from tokenlight.text import ChatTemplate
-from tokenlight.text.conversation import Conversation, Text, Tool, ToolChoice, Turn
+from tokenlight.text.conversation import (
+    Conversation,
+    ReasoningWish,
+    Text,
+    Tool,
+    ToolChoice,
+    Turn,
+)
 from tokenlight.text.dialect import Dialect
 from tokenlight.text.parsing import CallStarted
+from tokenlight.wire import ThinkingBudget
 
 HI = (Turn("user", (Text("hi"),)),)
 TOOL = Tool(name="bash", parameters={"type": "object"})
@@ -57,3 +65,32 @@ def test_calls_are_read_only_where_they_may_be_made():
 @pytest.mark.parametrize(("opened", "after"), [("<think>\n", "</think>"), ("", "")])
 def test_rules_hold_from_the_end_of_reasoning_that_the_prompt_opens(opened, after):
     assert dialect("tools").grammar("start: \n", f"<|im_start|>assistant\n{opened}").after == after
+
+
+class MarkedTokenizer(ByteTokenizer):
+    """Has tokens for the marks around reasoning."""
+
+    def encode(self, text, **options):
+        marks = {"<think>": [300], "</think>": [301]}
+        return marks.get(text) or super().encode(text, **options)
+
+
+@pytest.mark.parametrize(("opened", "opener"), [("<think>\n", None), ("", 300)])
+def test_reasoning_is_bounded_by_the_tokens_around_it(opened, opener):
+    made = Dialect.of(template("tools"), MarkedTokenizer())
+    conversation = Conversation(turns=HI, reasoning=ReasoningWish(is_on=True, budget_tokens=7))
+    found = made.thinking(conversation, f"<|im_start|>assistant\n{opened}")
+    assert found == ThinkingBudget(num_tokens=7, opener=opener, closer=301, ending=(ord("\n"), 301))
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "wish"),
+    [
+        (ByteTokenizer(), ReasoningWish(is_on=True, budget_tokens=7)),
+        (MarkedTokenizer(), ReasoningWish(is_on=True)),
+        (MarkedTokenizer(), ReasoningWish(is_on=False, budget_tokens=7)),
+    ],
+)
+def test_reasoning_that_cannot_or_need_not_be_bounded_is_not(tokenizer, wish):
+    made = Dialect.of(template("tools"), tokenizer)
+    assert made.thinking(Conversation(turns=HI, reasoning=wish), "") is None

@@ -38,10 +38,13 @@ class Constraint:
             _keep_only_(logits_V.numpy(), choice, self._matcher.vocab_size)
             return
         ids = torch.from_numpy(choice.token_ids).to(logits_V.device, non_blocking=True)
-        kept = logits_V[ids] if choice.are_allowed else -math.inf
         if choice.are_allowed:
+            kept = logits_V[ids]
+            kept = torch.where(kept.max() == -math.inf, 0, kept)
             logits_V.fill_(-math.inf)
-        logits_V[ids] = kept
+            logits_V[ids] = kept
+        else:
+            logits_V[ids] = -math.inf
         logits_V[self._matcher.vocab_size :] = -math.inf
 
     def note(self, token_id: int) -> None:
@@ -58,6 +61,8 @@ def _keep_only_(logits_V: NDArray[np.float32], choice: Choice, num_known: int) -
     """A masked fill that touches as little as it can: a fifteenth of torch's time."""
     if choice.are_allowed:
         kept = logits_V[choice.token_ids]
+        if kept.max() == -np.inf:
+            kept[:] = 0  # min_tokens holds back the end, and there is nothing else to say
         logits_V.fill(-np.inf)
         logits_V[choice.token_ids] = kept
     else:

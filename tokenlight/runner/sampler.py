@@ -14,6 +14,7 @@ from tokenlight import kernels
 from tokenlight.control import StepPlan
 from tokenlight.runner.constraint import Constraint
 from tokenlight.runner.shaping import Shaper, is_shaping
+from tokenlight.runner.thinking import ThinkingLimit
 from tokenlight.text.grammar.matching import Grammars, Rules
 from tokenlight.wire import SamplingParams
 
@@ -96,6 +97,8 @@ class Sampler:
             )
             # Last: no bias brings back what the rules forbid.
             shapers.append(constraint)
+        if params.thinking is not None:
+            shapers.append(ThinkingLimit(params.thinking, num_prompt_tokens=len(prompt_token_ids)))
         if shapers:
             self._shapers[request_id] = shapers
         self._owners[self._owners == request_id] = _NOBODY  # of an earlier request with this id

@@ -131,11 +131,16 @@ def admit(
     )
 
 
-def constrained(admitted: Admitted, grammar: wire.Grammar | None) -> Admitted:
-    """The request, held to what its answer must look like."""
-    if grammar is None:
+def constrained(
+    admitted: Admitted,
+    grammar: wire.Grammar | None,
+    thinking: wire.ThinkingBudget | None = None,
+) -> Admitted:
+    """The request, held to what its answer must look like and to how long it may reason."""
+    if grammar is None and thinking is None:
         return admitted
-    return replace(admitted, sampling=msgspec.structs.replace(admitted.sampling, grammar=grammar))
+    sampling = msgspec.structs.replace(admitted.sampling, grammar=grammar, thinking=thinking)
+    return replace(admitted, sampling=sampling)
 
 
 def limit_headers(prompts: Sequence[Admitted]) -> dict[str, str]:

@@ -20,9 +20,31 @@ from tokenlight.text.parsing import (
 )
 from tokenlight.text.parsing.detect import pick
 from tokenlight.text.tokenizer import Tokenizer
-from tokenlight.wire import Grammar
+from tokenlight.wire import Grammar, ThinkingBudget
 
 _log = get_log("text")
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingMarks:
+    """The tokens around reasoning, of models that have them."""
+
+    opener: int
+    closer: int
+    ending: tuple[int, ...]
+    """What a model is made to say in order to end it."""
+
+    @classmethod
+    def of(cls, reasoning: ReasoningFormat, tokenizer: Tokenizer) -> Self | None:
+        if not reasoning.openers or not reasoning.closers:
+            return None
+        opener, closer, padding = (
+            tokenizer.encode(text, parse_special=True, add_bos=False)
+            for text in (reasoning.openers[0], reasoning.closers[0], "\n" * reasoning.padding)
+        )
+        if len(opener) != 1 or len(closer) != 1:
+            return None
+        return cls(opener[0], closer[0], (*padding, *closer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +57,8 @@ class Dialect:
     reasoning: ReasoningFormat
     special_ids: Mapping[str, int]
     """The tokenizer's special tokens by their texts."""
+    marks: ThinkingMarks | None = None
+    """None where reasoning cannot be bounded: none is known, or its marks are no tokens."""
 
     @classmethod
     def of(
@@ -68,7 +92,8 @@ class Dialect:
         if reasoning_parser:
             reasoning = get_reasoning_format(reasoning_parser)
         _log.info(event("dialect", tools=tools.name, reasoning=reasoning.name))
-        return cls(template, traits, tools, reasoning, _special_ids(tokenizer))
+        marks = ThinkingMarks.of(reasoning, tokenizer)
+        return cls(template, traits, tools, reasoning, _special_ids(tokenizer), marks)
 
     def render(self, conversation: Conversation) -> str:
         return render_text(self.template, self.traits, conversation)
@@ -94,6 +119,18 @@ class Dialect:
             return Grammar(rules, after=f"{channels.channel}final{channels.message}")
         is_open = self.reasoning.is_open_in(prompt)
         return Grammar(rules, after=self.reasoning.closers[0] if is_open else "")
+
+    def thinking(self, conversation: Conversation, prompt: str) -> ThinkingBudget | None:
+        """How long the answer to `conversation`, rendered as `prompt`, may reason."""
+        wish, marks = conversation.reasoning, self.marks
+        if wish.budget_tokens is None or wish.is_on is False or marks is None:
+            return None
+        return ThinkingBudget(
+            num_tokens=wish.budget_tokens,
+            opener=None if self.reasoning.is_open_in(prompt) else marks.opener,
+            closer=marks.closer,
+            ending=marks.ending,
+        )
 
     def parser(self, conversation: Conversation, prompt: str) -> Parser:
         """A parser for the answer to `conversation`, which was rendered as `prompt`."""

@@ -24,6 +24,7 @@ from tokenlight.wire.messages import (
     ResetPrefixCache,
     SamplingParams,
     Status,
+    ThinkingBudget,
     ToEngine,
     TokenLogprobs,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "ResetPrefixCache",
     "SamplingParams",
     "Status",
+    "ThinkingBudget",
     "ToEngine",
     "TokenLogprobs",
     "decode_from_engine",

@@ -24,6 +24,19 @@ class Grammar(msgspec.Struct, frozen=True):
     """Text that must come first, after which the rules hold: the end of the reasoning."""
 
 
+class ThinkingBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the model may reason before it is made to answer."""
+
+    num_tokens: int
+    """At most so many are said before the ending."""
+    opener: int | None
+    """The token that opens the reasoning; None: the prompt has opened it."""
+    closer: int
+    """The token that closes it."""
+    ending: tuple[int, ...]
+    """What is said once the budget is spent; the closer comes last."""
+
+
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """How the next token is chosen. Validated at the door (`text`/`server`), trusted behind it."""
 
@@ -49,6 +62,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """Stop tokens cannot be sampled before the answer has this many tokens."""
     grammar: Grammar | None = None
     """Only tokens that its rules allow are sampled."""
+    thinking: ThinkingBudget | None = None
+    """None: the model reasons as long as it likes."""
     num_logprobs: int | None = None
     """Tell each token's log-probability and those of this many likeliest tokens; None: neither."""
     num_prompt_logprobs: int | None = None

@@ -22,6 +22,8 @@ class Prompt:
     token_ids: list[int]
     grammar: wire.Grammar | None
     """What the answer must look like."""
+    thinking: wire.ThinkingBudget | None = None
+    """How long it may reason."""
 
 
 async def make_prompt(svc: Services, conversation: Conversation, notes: Notes) -> Prompt:
@@ -57,7 +59,8 @@ def _render(svc: Services, conversation: Conversation, rules: str | None) -> Pro
     # The template writes the begin-of-text token itself where the model wants one.
     token_ids = svc.tokenizer.encode(text, parse_special=True, add_bos=False)
     grammar = None if rules is None else svc.dialect.grammar(rules, text)
-    return Prompt(conversation, text, token_ids, grammar)
+    thinking = svc.dialect.thinking(conversation, text)
+    return Prompt(conversation, text, token_ids, grammar, thinking)
 
 
 def _num_chars(conversation: Conversation) -> int:

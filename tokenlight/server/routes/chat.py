@@ -56,6 +56,7 @@ async def create_chat_completion(request: Request) -> Response | ASGIApp:
             param="messages",
         ),
         prompt.grammar,
+        prompt.thinking,
     )
     answering = _Answering(svc, body, prompt, admitted, known)
     headers = {

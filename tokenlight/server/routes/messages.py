@@ -50,6 +50,7 @@ async def create_message(request: Request) -> Response | ASGIApp:
             param="messages",
         ),
         prompt.grammar,
+        prompt.thinking,
     )
     headers = {
         **limit_headers([admitted]),

@@ -131,6 +131,7 @@ async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: N
             param="input",
         ),
         prompt.grammar,
+        prompt.thinking,
     )
     return _Asked(
         envelope=Envelope(response_id, unix_s(), svc.model_name, body, len(prompt.token_ids)),
