@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -51,11 +52,16 @@ def _row(call: dict[str, Any], y: int, num_ranks: int) -> list[str]:
     for rank in range(num_ranks):
         x = _LEFT + rank * _COLUMN
         fill = f' fill="{colour}"' if colour else ' class="call"'
-        # A collective of this rank's group happens in every other group as well.
-        gap = 0 if colour and rank + 1 in call["group"] and rank in call["group"] else 4
+        gap = 0 if colour and _talks_to_next(rank, call["group"]) else 4
         parts.append(f'<rect x="{x}" y="{y + 2}" width="{_COLUMN - gap}" height="14"{fill}/>')
         parts.append(_text(x + 4, y + 13, call["op"][:13]))
     return parts
+
+
+def _talks_to_next(rank: int, group: Sequence[int]) -> bool:
+    """Whether a rank and the one after it are in one group; every group is like the given one."""
+    is_run = group[-1] - group[0] + 1 == len(group)
+    return is_run and rank // len(group) == (rank + 1) // len(group)
 
 
 def _text(x: int, y: int, text: str, kind: str = "") -> str:
