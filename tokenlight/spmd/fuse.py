@@ -51,12 +51,18 @@ def _add_rms_norm(node: Any) -> Match | None:
     return Match((branch, residual, node.args[1]), dict(node.kwargs), replaced)
 
 
-def _linear_silu_mul(node: Any) -> Match | None:
-    if not _calls(node, kernels.silu_mul) or not _calls(product := node.args[0], kernels.linear):
-        return None
-    if len(product.users) > 1:
-        return None
-    return Match(product.args, dict(product.kwargs), {product: None, node: None})
+def _chain(first: Op[..., Any], second: Op[..., Any]) -> Pattern:
+    """`second` of what `first` gives to nothing else: the operands of both, the options of both."""
+
+    def pattern(node: Any) -> Match | None:
+        if not _calls(node, second) or not _calls(before := node.args[0], first):
+            return None
+        if len(before.users) > 1:
+            return None
+        args = (*before.args, *node.args[1:])
+        return Match(args, {**before.kwargs, **node.kwargs}, {before: None, node: None})
+
+    return pattern
 
 
 def _rope_write_kv(node: Any) -> Match | None:
@@ -84,7 +90,7 @@ def _rope_write_kv(node: Any) -> Match | None:
 # Larger patterns first: what one has taken, the next does not see.
 PATTERNS: tuple[tuple[Op[..., Any], Pattern], ...] = (
     (kernels.rope_write_kv_, _rope_write_kv),
-    (kernels.linear_silu_mul, _linear_silu_mul),
+    (kernels.linear_silu_mul, _chain(kernels.linear, kernels.silu_mul)),
     (kernels.add_rms_norm, _add_rms_norm),
 )
 
