@@ -153,7 +153,8 @@ void BindWeightOps(nb::module_& m) {
     m.def(
         "linear",
         [](Address y, Address x, Address weight, Address bias, std::int64_t num_rows,
-           std::int64_t n, std::int64_t k, std::int64_t x_stride, WeightFormat format) {
+           std::int64_t n, std::int64_t k, std::int64_t x_stride, WeightFormat format,
+           bool is_gated) {
             LinearArgs args{At<float>(y),
                             At<const float>(x),
                             At<const void>(weight),
@@ -163,14 +164,16 @@ void BindWeightOps(nb::module_& m) {
                             k,
                             x_stride,
                             format,
-                            nullptr};
+                            nullptr,
+                            is_gated};
             ThreadPool& pool = ThreadPool::Get();
             args.scratch = ThreadScratch(LinearScratchBytes(args, pool.num_threads()));
             const std::int64_t work = num_rows * n * k / 16;
             const Company company(work);
             Linear(args, pool, MaxWorkers(work));
         },
-        "y"_a, "x"_a, "weight"_a, "bias"_a, "num_rows"_a, "n"_a, "k"_a, "x_stride"_a, "format"_a);
+        "y"_a, "x"_a, "weight"_a, "bias"_a, "num_rows"_a, "n"_a, "k"_a, "x_stride"_a, "format"_a,
+        "is_gated"_a = false);
     m.def(
         "pack",
         [](Address out, Address rows, std::int64_t num_rows, std::int64_t num_blocks,

@@ -164,7 +164,8 @@ void BindWeightNodes(Program& program) {
     program.def(
         "linear",
         [](StepProgram& self, Place y, Place x, Place weight, Place bias, Count rows,
-           std::int64_t n, std::int64_t k, std::int64_t x_stride, WeightFormat format) {
+           std::int64_t n, std::int64_t k, std::int64_t x_stride, WeightFormat format,
+           bool is_gated) {
             self.Append([=](StepRun& run) {
                 LinearArgs args{run.At<float>(y),
                                 run.At<const float>(x),
@@ -175,13 +176,15 @@ void BindWeightNodes(Program& program) {
                                 k,
                                 x_stride,
                                 format,
-                                nullptr};
+                                nullptr,
+                                is_gated};
                 ThreadPool& pool = ThreadPool::Get();
                 args.scratch = ThreadScratch(LinearScratchBytes(args, pool.num_threads()));
                 Linear(args, pool, MaxWorkers(args.num_rows * n * k / 16));
             });
         },
-        "y"_a, "x"_a, "weight"_a, "bias"_a, "rows"_a, "n"_a, "k"_a, "x_stride"_a, "format"_a);
+        "y"_a, "x"_a, "weight"_a, "bias"_a, "rows"_a, "n"_a, "k"_a, "x_stride"_a, "format"_a,
+        "is_gated"_a);
     program.def(
         "embedding",
         [](StepProgram& self, Place out, Place ids, Place table, Count rows,

@@ -25,6 +25,11 @@ struct LinearArgs {
     std::int64_t x_stride;  // floats between rows of x
     WeightFormat format;
     void* scratch;  // LinearScratchBytes bytes, aligned to 64
+    // y[t] is then silu(gate) * up, [num_rows, n / 2]: gate the first half of W x + bias, up the
+    // rest. The bits are those of SiluMul of the product.
+    bool is_gated = false;
+
+    std::int64_t OutputColumns() const { return is_gated ? n / 2 : n; }
 };
 
 // For at most `num_workers` workers. Reads no pointer.

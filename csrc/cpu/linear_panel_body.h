@@ -76,6 +76,8 @@ struct PanelPass {
     int num_blocks;
 
     std::int64_t Stride() const { return args.k / kBlockElements; }
+    // Between the tiles of a panel: neighbours, or a gate and its up.
+    std::int64_t ColumnStride() const { return args.is_gated ? args.n / 2 : kTileRows; }
 };
 
 template <class F, int R, int C>
@@ -88,9 +90,18 @@ inline void PanelPiece(const PanelPass& pass, std::int64_t row) {
     PanelTimesRows<F, R, C>(pass.panel, pass.x + row * pass.Stride() + pass.first_block,
                             pass.Stride(), pass.num_blocks, y);
     const bool is_last = pass.first_block + pass.num_blocks == pass.Stride();
+    for (int c = 0; c < C && is_last; ++c) {
+        const Output out(pass.args, pass.column + c * pass.ColumnStride());
+        for (int r = 0; r < R; ++r) y[r][c] = out.WithBias(y[r][c]);
+    }
+    if (C == 2 && pass.args.is_gated) {
+        const Output out(pass.args, pass.column);
+        for (int r = 0; r < R; ++r) out.Write(row + r, Gated(y[r][0], y[r][C - 1]));
+        return;
+    }
     for (int c = 0; c < C; ++c) {
         const Output out(pass.args, pass.column + c * kTileRows);
-        for (int r = 0; r < R; ++r) out.Write(row + r, y[r][c], is_last);
+        for (int r = 0; r < R; ++r) out.Write(row + r, y[r][c]);
     }
 }
 
@@ -112,23 +123,24 @@ inline void PanelProduct(const LinearArgs& a, Worker& worker) {
     auto* panel = reinterpret_cast<PanelBlock*>(WorkerScratch(a, worker));
     std::uint8_t* tail = WorkerScratch(a, worker) + PanelBytes(a);
     const int num_blocks = static_cast<int>(a.k / kBlockElements);
-    const std::int64_t row_bytes =
-        Least(num_blocks, kPanelBlocks) * static_cast<std::int64_t>(sizeof(XPairBlock));
+    const int panel_blocks = static_cast<int>(Least<std::int64_t>(PanelBlocks(a), num_blocks));
+    const std::int64_t row_bytes = panel_blocks * static_cast<std::int64_t>(sizeof(XPairBlock));
     const std::int64_t fitting = (384 << 10) / row_bytes / kPanelRows * kPanelRows;
     const std::int64_t span_rows = Least(a.num_rows, Most<std::int64_t>(kPanelRows, fitting));
     const std::int64_t num_spans = (a.num_rows + span_rows - 1) / span_rows;
-    const std::int64_t num_tiles = (a.n + kTileRows - 1) / kTileRows;
-    const std::int64_t num_panels = (num_tiles + kPanelTiles - 1) / kPanelTiles;
+    const std::int64_t num_tiles = (a.OutputColumns() + kTileRows - 1) / kTileRows;
+    const std::int64_t tiles_each = a.is_gated ? 1 : kPanelTiles;
+    const std::int64_t num_panels = (num_tiles + tiles_each - 1) / tiles_each;
     for (std::int64_t i = worker.Next(); i < num_spans * num_panels; i = worker.Next()) {
         const std::int64_t first = i / num_panels * span_rows;
         const std::int64_t last = Least(a.num_rows, first + span_rows);
-        const std::int64_t t = i % num_panels * kPanelTiles;
-        const bool is_pair = t + 1 < num_tiles;
-        for (int b = 0; b < num_blocks; b += kPanelBlocks) {
-            const int count = Least(kPanelBlocks, num_blocks - b);
-            for (int c = 0; c <= (is_pair ? 1 : 0); ++c) {
-                UnpackPanel<F>(FindTile<F>(a, t + c, tail), b, count, c, panel);
-            }
+        const std::int64_t t = i % num_panels * tiles_each;
+        const std::int64_t other = a.is_gated ? t + num_tiles : t + 1;
+        const bool is_pair = a.is_gated || other < num_tiles;
+        for (int b = 0; b < num_blocks; b += panel_blocks) {
+            const int count = Least(panel_blocks, num_blocks - b);
+            UnpackPanel<F>(FindTile<F>(a, t, tail), b, count, 0, panel);
+            if (is_pair) UnpackPanel<F>(FindTile<F>(a, other, tail), b, count, 1, panel);
             const PanelPass pass{a, panel, x, t * kTileRows, b, count};
             if (is_pair) {
                 PanelSpan<F, kPanelTiles>(pass, first, last);

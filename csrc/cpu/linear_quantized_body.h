@@ -47,7 +47,7 @@ inline void TileTimesRows(const std::uint8_t* tile, const XBlock* x, std::int64_
     }
 }
 
-// Where 16 columns of the result go: all there are from `column` on.
+// 16 columns of W x + bias, and where they go: all there are from `column` on.
 struct Output {
     const LinearArgs& args;
     std::int64_t column;
@@ -58,27 +58,42 @@ struct Output {
           column(first),
           count(static_cast<int>(Least<std::int64_t>(kTileRows, a.n - first))) {}
 
-    float* At(std::int64_t row) const { return args.y + row * args.n + column; }
+    float* At(std::int64_t row) const { return args.y + row * args.OutputColumns() + column; }
     Vec Read(std::int64_t row) const {
         return count == kTileRows ? Load(At(row)) : LoadN(At(row), count);
     }
-    void Write(std::int64_t row, Vec y, bool with_bias) const {
-        const float* bias = with_bias && args.bias != nullptr ? args.bias + column : nullptr;
+    void Write(std::int64_t row, Vec y) const {
         if (count == kTileRows) {
-            Store(At(row), bias == nullptr ? y : Add(y, Load(bias)));
+            Store(At(row), y);
         } else {
-            StoreN(At(row), bias == nullptr ? y : Add(y, LoadN(bias, count)), count);
+            StoreN(At(row), y, count);
         }
+    }
+    Vec WithBias(Vec y) const {
+        if (args.bias == nullptr) return y;
+        const float* bias = args.bias + column;
+        return Add(y, count == kTileRows ? Load(bias) : LoadN(bias, count));
     }
 };
 
+// As SiluMul has it.
+inline Vec Gated(Vec gate, Vec up) { return Mul(Mul(gate, Sigmoid(gate)), up); }
+
 template <class F, int R>
-inline void TileRows(const std::uint8_t* tile, const XBlock* x, std::int64_t row,
-                     const Output& out) {
+inline void TileRows(const std::uint8_t* tile, const std::uint8_t* up_tile, const XBlock* x,
+                     std::int64_t row, const Output& out) {
     const std::int64_t stride = out.args.k / kBlockElements;
+    const int num_blocks = static_cast<int>(stride);
     Vec y[R];
-    TileTimesRows<F, R>(tile, x + row * stride, stride, static_cast<int>(stride), y);
-    for (int r = 0; r < R; ++r) out.Write(row + r, y[r], true);
+    TileTimesRows<F, R>(tile, x + row * stride, stride, num_blocks, y);
+    for (int r = 0; r < R; ++r) y[r] = out.WithBias(y[r]);
+    if (up_tile != nullptr) {
+        const Output up(out.args, out.column + out.args.n / 2);
+        Vec u[R];
+        TileTimesRows<F, R>(up_tile, x + row * stride, stride, num_blocks, u);
+        for (int r = 0; r < R; ++r) y[r] = Gated(y[r], up.WithBias(u[r]));
+    }
+    for (int r = 0; r < R; ++r) out.Write(row + r, y[r]);
 }
 
 constexpr float kZeros[kBlockElements] = {};
@@ -163,19 +178,20 @@ inline void TileProduct(const LinearArgs& a, Worker& worker) {
         x = reinterpret_cast<XBlock*>(tail + TailBytes(a));
         for (std::int64_t row = 0; row < a.num_rows; ++row) RoundRow<F>(a, row, x);
     }
-    const std::int64_t num_tiles = (a.n + kTileRows - 1) / kTileRows;
+    const std::int64_t num_tiles = (a.OutputColumns() + kTileRows - 1) / kTileRows;
     const std::int64_t num_chunks = Least(num_tiles, std::int64_t{8} * worker.count());
     for (std::int64_t chunk = worker.Next(); chunk < num_chunks; chunk = worker.Next()) {
         const std::int64_t last = num_tiles * (chunk + 1) / num_chunks;
         for (std::int64_t t = num_tiles * chunk / num_chunks; t < last; ++t) {
             const std::uint8_t* tile = FindTile<F>(a, t, tail);
+            const std::uint8_t* up = a.is_gated ? FindTile<F>(a, t + num_tiles, tail) : nullptr;
             const Output out(a, t * kTileRows);
             std::int64_t row = 0;
             if constexpr (kMaxTileRows >= 8) {
-                for (; a.num_rows - row >= 8; row += 8) TileRows<F, 8>(tile, x, row, out);
+                for (; a.num_rows - row >= 8; row += 8) TileRows<F, 8>(tile, up, x, row, out);
             }
-            for (; a.num_rows - row >= 4; row += 4) TileRows<F, 4>(tile, x, row, out);
-            for (; a.num_rows - row >= 1; row += 1) TileRows<F, 1>(tile, x, row, out);
+            for (; a.num_rows - row >= 4; row += 4) TileRows<F, 4>(tile, up, x, row, out);
+            for (; a.num_rows - row >= 1; row += 1) TileRows<F, 1>(tile, up, x, row, out);
         }
     }
 }

@@ -71,10 +71,15 @@ inline std::int64_t TailBytes(const LinearArgs& a) {
     return a.n % kTileRows == 0 ? 0 : Aligned64(kTileRows * RowBytes(a.format, a.k));
 }
 
+// A gated product needs whole sums before anything is written.
+inline std::int64_t PanelBlocks(const LinearArgs& a) {
+    return a.is_gated ? a.k / kBlockElements : kPanelBlocks;
+}
+
 inline std::int64_t PanelBytes(const LinearArgs& a) {
     if (!UsesPanels(a)) return 0;
     const std::int64_t blocks = a.k / kBlockElements;
-    return (blocks < kPanelBlocks ? blocks : kPanelBlocks) *
+    return (blocks < PanelBlocks(a) ? blocks : PanelBlocks(a)) *
            static_cast<std::int64_t>(sizeof(PanelBlock));
 }
 

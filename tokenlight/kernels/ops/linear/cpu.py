@@ -57,5 +57,6 @@ def entry(call: NativeCall) -> bool:
         x.shape[0],
         x.strides[0],
         WEIGHT_FORMATS[call.options["format"]],
+        is_gated=False,
     )
     return True
