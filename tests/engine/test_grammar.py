@@ -47,7 +47,10 @@ def free(request_id: str, max_new_tokens: int) -> wire.Generate:
 
 @pytest.fixture
 def bytes_rig(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
-    monkeypatch.setattr(rig.runner._sampler, "_grammars", Grammars(ByteTokenizer))
+    """Its grammar is there already: when a request is submitted does not depend on a thread."""
+    grammars = Grammars(ByteTokenizer)
+    grammars.compile(RULES).result(20)
+    monkeypatch.setattr(rig.runner._sampler, "_grammars", grammars)
     return rig
 
 
