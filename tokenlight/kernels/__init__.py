@@ -19,9 +19,12 @@ from tokenlight.kernels.ops.gather_rows import gather_rows
 from tokenlight.kernels.ops.gelu_tanh_mul import gelu_tanh_mul
 from tokenlight.kernels.ops.head_linear import head_linear
 from tokenlight.kernels.ops.linear import linear
+from tokenlight.kernels.ops.linear_add import linear_add
 from tokenlight.kernels.ops.linear_silu_mul import linear_silu_mul
 from tokenlight.kernels.ops.mla_attention import mla_attention
 from tokenlight.kernels.ops.moe import moe
+from tokenlight.kernels.ops.norm_linear import norm_linear
+from tokenlight.kernels.ops.norm_linear_silu_mul import norm_linear_silu_mul
 from tokenlight.kernels.ops.paged_attention import paged_attention
 from tokenlight.kernels.ops.rms_norm import rms_norm
 from tokenlight.kernels.ops.rope import rope_
@@ -57,9 +60,12 @@ __all__ = [
     "gelu_tanh_mul",
     "head_linear",
     "linear",
+    "linear_add",
     "linear_silu_mul",
     "mla_attention",
     "moe",
+    "norm_linear",
+    "norm_linear_silu_mul",
     "pack_linear",
     "paged_attention",
     "rms_norm",

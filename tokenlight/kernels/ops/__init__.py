@@ -13,9 +13,12 @@ from tokenlight.kernels.ops.gather_rows import gather_rows
 from tokenlight.kernels.ops.gelu_tanh_mul import gelu_tanh_mul
 from tokenlight.kernels.ops.head_linear import head_linear
 from tokenlight.kernels.ops.linear import linear
+from tokenlight.kernels.ops.linear_add import linear_add
 from tokenlight.kernels.ops.linear_silu_mul import linear_silu_mul
 from tokenlight.kernels.ops.mla_attention import mla_attention
 from tokenlight.kernels.ops.moe import moe
+from tokenlight.kernels.ops.norm_linear import norm_linear
+from tokenlight.kernels.ops.norm_linear_silu_mul import norm_linear_silu_mul
 from tokenlight.kernels.ops.paged_attention import paged_attention
 from tokenlight.kernels.ops.rms_norm import rms_norm
 from tokenlight.kernels.ops.rope import rope_
@@ -41,10 +44,13 @@ OPS: dict[str, Op[..., Any]] = {
         gather_rows,
         gelu_tanh_mul,
         linear,
+        linear_add,
         linear_silu_mul,
         head_linear,
         mla_attention,
         moe,
+        norm_linear,
+        norm_linear_silu_mul,
         paged_attention,
         rms_norm,
         rope_,

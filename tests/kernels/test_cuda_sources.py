@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CUDA sources compile, fit their multiprocessor, and are kept under the name of their text."""
+
+import ctypes
+import importlib.util
+import re
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tokenlight.kernels.cuda import compile as compiling
+from tokenlight.kernels.cuda.compile import ARCH, CompileFailed, cubin_name, find_cubin, sources
+from tokenlight.kernels.ops.linear import cuda as linear
+from tokenlight.kernels.ops.paged_attention import cuda as paged_attention
+from tokenlight.kernels.ops.sample import cuda as sample
+
+SHARED_BYTES = 228 << 10
+"""Of a multiprocessor; each block takes one KiB more than it asks for."""
+
+# Kernel -> bytes that may spill: 32 rows of heads of 128 need more registers than there are.
+SPILLS = {"attend_128_32": 400, "rope_write_kv": 16}
+
+SOURCE = 'extern "C" __global__ void nothing() {}\n'
+
+
+def each_source() -> list:
+    return [pytest.param(source, id=source.parent.name) for source in sources()]
+
+
+def spills(log: str) -> dict[str, int]:
+    """Kernel -> bytes spilled, of the assembler's report."""
+    blocks = re.findall(r"entry function '(\w+)'.*?(\d+) bytes spill stores, (\d+)", log, re.S)
+    return {name: int(stores) + int(loads) for name, stores, loads in blocks}
+
+
+def test_every_op_with_a_cuda_module_has_a_source() -> None:
+    assert {s.parent.name for s in sources()} == {
+        "linear", "paged_attention", "rope_write_kv", "sample",
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc: CUDA sources not compiled")
+@pytest.mark.parametrize("source", each_source())
+def test_nvcc_compiles_without_spills(source: Path, tmp_path: Path) -> None:
+    found = spills(compiling.compile_nvcc(source, ARCH, tmp_path / "cubin"))
+    declared = set(re.findall(r"^[A-Z]+\((\w+), ", source.read_text(), re.M)) or {
+        source.parent.name
+    }
+    assert set(found) == declared
+    assert {name: n for name, n in found.items() if n > SPILLS.get(name, 0)} == {}
+    assert (tmp_path / "cubin").read_bytes()[:4] == b"\x7fELF"
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc: CUDA sources not compiled")
+def test_nvcc_tells_what_it_refuses(tmp_path: Path) -> None:
+    source = tmp_path / "cuda.cu"
+    source.write_text("int wrong")
+    with pytest.raises(CompileFailed, match="expected a"):
+        compiling.compile_nvcc(source, ARCH, tmp_path / "cubin")
+
+
+def has_nvrtc() -> bool:
+    if importlib.util.find_spec("cuda") is None:
+        return False
+    return importlib.util.find_spec("cuda.bindings") is not None
+
+
+@pytest.mark.skipif(not has_nvrtc(), reason="no cuda-bindings: NVRTC not tried")
+@pytest.mark.parametrize("source", each_source())
+def test_nvrtc_compiles(source: Path) -> None:
+    assert compiling.compile_nvrtc(source, ARCH)[:4] == b"\x7fELF"
+
+
+def test_a_cubin_is_named_for_its_text_and_target(tmp_path: Path) -> None:
+    source = tmp_path / "op" / "cuda.cu"
+    source.parent.mkdir()
+    source.write_text(SOURCE)
+    name = cubin_name(source, "sm_90a")
+    assert re.fullmatch(r"op-[0-9a-f]{16}\.sm_90a\.cubin", name)
+    assert cubin_name(source, "sm_100") != name
+    source.write_text(SOURCE + " ")
+    assert cubin_name(source, "sm_90a") != name
+
+
+def test_a_cubin_is_compiled_once_and_then_found(tmp_path: Path, monkeypatch) -> None:
+    source = tmp_path / "op" / "cuda.cu"
+    source.parent.mkdir()
+    source.write_text(SOURCE)
+    monkeypatch.setenv("TOKENLIGHT_CACHE", str(tmp_path / "cache"))
+    calls = []
+    monkeypatch.setattr(compiling, "compile_nvrtc", lambda *args: calls.append(args) or b"cubin")
+    assert find_cubin(source, ARCH) == find_cubin(source, ARCH) == b"cubin"
+    assert calls == [(source, ARCH)]
+    assert [p.name for p in (tmp_path / "cache" / "cubins").iterdir()] == [cubin_name(source, ARCH)]
+    source.write_text(SOURCE + " ")
+    find_cubin(source, ARCH)
+    assert len(calls) == 2
+
+
+def test_a_packaged_cubin_needs_no_compiler(tmp_path: Path, monkeypatch) -> None:
+    source = tmp_path / "op" / "cuda.cu"
+    source.parent.mkdir()
+    source.write_text(SOURCE)
+    monkeypatch.setattr(compiling, "PACKAGED", tmp_path)
+    (tmp_path / cubin_name(source, ARCH)).write_bytes(b"packaged")
+    assert find_cubin(source, ARCH) == b"packaged"
+
+
+def test_blocks_fit_their_multiprocessor() -> None:
+    for (head_dim, rows), blocks in paged_attention._BLOCKS_PER_SM.items():
+        shared = paged_attention._shared_bytes(head_dim, rows)
+        assert blocks * (shared + 1024) <= SHARED_BYTES
+        assert blocks * paged_attention._THREADS <= 2048
+    for blocks in (1, 2, 3):
+        assert blocks * (12 // blocks * linear._STAGE_BYTES + 1024 + 640) <= SHARED_BYTES
+    assert sample._STATE_BYTES + sample.MAX_VOCABULARY // 2 <= SHARED_BYTES - 1024
+    assert sample.MAX_VOCABULARY >= 262_144
+
+
+def test_segments_depend_on_the_position_alone() -> None:
+    """The host's count is that of the kernel's table: multiples of 64, longer as they go."""
+    counts = [paged_attention.segments_before(p) for p in range(140_000)]
+    starts = [p - 1 for p in range(1, len(counts)) if counts[p] > counts[p - 1]]
+    assert counts[0] == 0
+    assert starts[0] == 0
+    lengths = [b - a for a, b in pairwise(starts)]
+    assert lengths == sorted(lengths)
+    assert set(lengths) == {64, 128, 512, 1024, 2048}
+    table = (paged_attention._SOURCE.path).read_text()
+    for start, shift in ((1024, 7), (4096, 9), (16384, 10), (65536, 11)):
+        assert f"return {start} + ((i - {counts[start]}) << {shift});" in table
+        assert lengths[counts[start]] == 1 << shift
+
+
+def test_params_are_laid_out_as_the_kernels_read_them() -> None:
+    """A struct's pointers first, then 4-byte numbers: the same in C and in ctypes."""
+    for module, struct in (
+        (linear, "LinearParams"),
+        (paged_attention, "AttentionParams"),
+        (sample, "SampleParams"),
+    ):
+        body = re.search(
+            rf"struct {struct} {{(.*?)\n}};", module._SOURCE.path.read_text(), re.S
+        ).group(1)
+        declared = []
+        for line in re.sub(r"//[^\n]*", "", body).split(";"):
+            kind, _, names = line.strip().rpartition(" ") if "," not in line else (
+                line.strip().split(" ", 1)[0], "", line.strip().split(" ", 1)[1],
+            )  # fmt: skip
+            for name in filter(None, (n.strip() for n in names.split(","))):
+                declared.append((name.lstrip("*"), "*" in kind + name))
+        ours = [(name, kind is ctypes.c_void_p) for name, kind in module._Params._fields_]
+        assert ours == declared

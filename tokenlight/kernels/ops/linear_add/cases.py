@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+import torch
+
+from tokenlight.kernels.case import Case, Part, generator, row_slices, rows_part
+from tokenlight.kernels.ops.linear.cases import make_weight
+
+_WEIGHTS = ("f32", "bf16", "q8_0", "q4_k")
+
+
+def cases(device: str) -> list[Case]:
+    shapes = [(1, 16, 256), (7, 48, 768), (16, 37, 512), (25, 40, 256), (0, 16, 256)]
+    return [_case(name, t, n, k, device, biased=t == 7) for name in _WEIGHTS for t, n, k in shapes]
+
+
+def benches(device: str) -> list[Case]:
+    shapes = [(t, n, k) for n, k in ((4096, 4096), (4096, 12288)) for t in (1, 16)]
+    return [_case("bf16", t, n, k, device, biased=False) for t, n, k in shapes]
+
+
+def parts(case: Case) -> list[Part]:
+    return [rows_part(case, rows, row_args=(0, 3)) for rows in row_slices(case.args[0].shape[0])]
+
+
+def _case(name: str, t: int, n: int, k: int, device: str, *, biased: bool) -> Case:
+    g = generator(t)
+    weight, weight_format = make_weight(name, n, k, device)
+    x_TK, residual_TN = torch.randn(t, k, generator=g), torch.randn(t, n, generator=g)
+    bias_N = torch.randn(n, generator=g).to(device) if biased else None
+    return Case(
+        name=f"{name} {t}x{n}x{k}",
+        args=(x_TK.to(device), weight, bias_N, residual_TN.to(device)),
+        kwargs={"format": weight_format},
+        rtol=1e-4 if weight_format.is_dense else 2e-4,
+        atol=1e-4 if weight_format.is_dense else 5e-4,
+        activations=(0, 2, 3),
+        num_bytes=weight.numel() * weight.element_size() + 4 * t * (2 * n + k),
+        num_flops=2 * t * n * k,
+    )

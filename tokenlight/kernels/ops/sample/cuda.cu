@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+// A token per row of logits, without a sort and without the host.
+//
+// A cluster of blocks holds a row in its shared memory. All that `sample` asks is where the running
+// sum of the ordered probabilities passes a target: so the blocks count probability in buckets of
+// equal width of the logarithm, the leading block finds the bucket where a target is passed, and
+// only that bucket's tokens are gathered, sorted and summed. Probabilities are integers relative to
+// their bucket's largest, so that no sum depends on an order and a row always gives the same token.
+// A bucket with too many tokens (equal logits, say) is halved by order and id instead of sorted.
+#include "prelude.cuh"
+
+struct SampleParams {
+    const float* logits;  // [S, V], rows stride apart
+    const float* temperature;
+    const int* top_k;
+    const float* top_p;
+    const float* min_p;
+    const long long* seeds;
+    const int* positions;
+    int* ids;
+    int vocabulary, stride, slice;  // tokens of a block: a multiple of 4
+};
+
+constexpr int kBlocks = 8;  // of a cluster
+constexpr int kThreads = 1024;
+constexpr int kBuckets = 2048;
+constexpr int kMaxGathered = 2048;
+constexpr float kRange = 40.0f;  // powers of two below the largest: less counts as nothing
+constexpr float kPerBucket = kBuckets / kRange;
+constexpr float kUnit = 65536.0f;  // a bucket's largest probability
+
+enum Command { kGather, kCompare, kDone };
+
+struct Shared {
+    u32 mass[kBuckets];
+    u32 count[kBuckets];
+    // The leader's: sums before each bucket, the gathered tokens, answers of the other blocks.
+    double mass_before[kBuckets + 1];
+    u32 count_before[kBuckets + 1];
+    u32 all_count[kBuckets];
+    double all_mass[kBuckets];
+    u64 gathered[kMaxGathered];
+    u64 found_mass;
+    u32 found_count;
+    u64 best[kBlocks];
+    double warp_mass[32];
+    u32 warp_count[32];
+    u64 warp_best[32];
+    // From the leader to all.
+    int command, bucket;
+    u64 at_least;
+    int chosen;
+    double answer;
+    u64 answer_order;
+};
+
+
+constexpr int kStateBytes = 84000;  // before the tokens in a block's memory
+static_assert(sizeof(Shared) <= kStateBytes && kStateBytes % 16 == 0);
+
+// ---- clusters --------------------------------------------------------------------------------------
+
+DEVICE u32 Rank() {
+    u32 rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+DEVICE void ClusterSync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
+}
+DEVICE u32 Remote(const void* p, u32 rank) {  // the address of the same variable in another block
+    u32 address;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(address)
+        : "r"((u32)__cvta_generic_to_shared(p)), "r"(rank));
+    return address;
+}
+DEVICE u32 RemoteLoad(u32 address) {
+    u32 x;
+    asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
+    return x;
+}
+DEVICE void RemoteStore(u32 address, u32 x) {
+    asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(address), "r"(x) : "memory");
+}
+DEVICE void RemoteStore(u32 address, u64 x) {
+    asm volatile("st.shared::cluster.u64 [%0], %1;" ::"r"(address), "l"(x) : "memory");
+}
+DEVICE u32 RemoteAdd(u32 address, u32 x) {
+    u32 old;
+    asm volatile("atom.shared::cluster.add.u32 %0, [%1], %2;"
+                 : "=r"(old)
+                 : "r"(address), "r"(x)
+                 : "memory");
+    return old;
+}
+DEVICE void RemoteAdd(u32 address, u64 x) {
+    asm volatile("red.shared::cluster.add.u64 [%0], %1;" ::"r"(address), "l"(x) : "memory");
+}
+
+// ---- order and probability -------------------------------------------------------------------------
+
+// Larger for what comes first: larger logits, then lower ids.
+DEVICE u64 Order(float logit, u32 id) {
+    const u32 bits = __float_as_uint(logit + 0.0f);
+    const u32 key = bits ^ (bits >> 31 ? 0xffffffffu : 0x80000000u);
+    return (u64)key << 32 | (0xffffffffu - id);
+}
+DEVICE float LogitOf(u64 order) {
+    const u32 key = (u32)(order >> 32);
+    return __uint_as_float(key ^ (key >> 31 ? 0x80000000u : 0xffffffffu));
+}
+
+struct Weight {
+    int bucket;  // kBuckets: no weight
+    u32 mass;
+};
+DEVICE Weight Weigh(float logit, float most, float per_logit) {
+    const float below = (most - logit) * per_logit;
+    Weight w = {kBuckets, 0};
+    if (below < kRange) {
+        const float x = below * kPerBucket;
+        w.bucket = min((int)x, kBuckets - 1);
+        w.mass = (u32)(Exp2((w.bucket - x) / kPerBucket) * kUnit + 0.5f);
+    }
+    return w;
+}
+DEVICE double Scale(int bucket) { return exp2(-(double)bucket / kPerBucket) / kUnit; }
+
+DEVICE u64 Mix(u64 z) {  // the finaliser of SplitMix64
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+
+// A block's part of a row, and what is told of it.
+struct Row {
+    const float* slice;
+    int num_tokens, first_id;
+    float most, per_logit;
+};
+
+// What the leader has asked of every block.
+DEVICE void Obey(Shared& s, const Row& row) {
+    const int bucket = s.bucket;
+    if (s.command == kGather) {
+        const u32 counter = Remote(&s.found_count, 0), list = Remote(s.gathered, 0);
+        for (int i = threadIdx.x; i < row.num_tokens; i += kThreads) {
+            const float logit = row.slice[i];
+            if (Weigh(logit, row.most, row.per_logit).bucket != bucket) continue;
+            const u32 place = RemoteAdd(counter, 1u);
+            if (place < kMaxGathered)
+                RemoteStore(list + 8 * place, Order(logit, row.first_id + i));
+        }
+        return;
+    }
+    u64 mass = 0;
+    u32 count = 0;
+    for (int i = threadIdx.x; i < row.num_tokens; i += kThreads) {
+        const float logit = row.slice[i];
+        const Weight w = Weigh(logit, row.most, row.per_logit);
+        if (w.bucket == bucket && Order(logit, row.first_id + i) >= s.at_least) {
+            mass += w.mass;
+            ++count;
+        }
+    }
+#pragma unroll
+    for (int step = 16; step; step >>= 1) {
+        mass += __shfl_xor_sync(FULL_WARP, mass, step);
+        count += __shfl_xor_sync(FULL_WARP, count, step);
+    }
+    if (threadIdx.x % 32 == 0 && count) {
+        RemoteAdd(Remote(&s.found_mass, 0), mass);
+        RemoteAdd(Remote(&s.found_count, 0), count);
+    }
+}
+
+// The leader's side of a command; all its threads come here.
+DEVICE void Ask(Shared& s, const Row& row, int command, int bucket, u64 at_least) {
+    __syncthreads();
+    if (threadIdx.x == 0) s.found_count = 0, s.found_mass = 0;
+    if (threadIdx.x < kBlocks) {
+        RemoteStore(Remote(&s.command, threadIdx.x), (u32)command);
+        RemoteStore(Remote(&s.bucket, threadIdx.x), (u32)bucket);
+        RemoteStore(Remote(&s.at_least, threadIdx.x), at_least);
+    }
+    ClusterSync();
+    if (command == kDone) return;
+    Obey(s, row);
+    ClusterSync();
+}
+
+enum Target { kCount, kMassReached, kMassPassed, kNotBelow };
+
+struct Place {
+    double mass;  // up to and with the token
+    u64 order;    // of the token
+};
+
+// The first token at which the running count or mass satisfies the target, tokens in order.
+// `target` is a count for kCount, a mass for kMass*, a logit for kNotBelow (the last not below it).
+DEVICE Place Find(Shared& s, const Row& row, Target what, double target) {
+    __syncthreads();
+    if (threadIdx.x == 0) s.chosen = what == kNotBelow ? -1 : kBuckets;
+    __syncthreads();
+    for (int b = threadIdx.x; b < kBuckets; b += kThreads) {
+        if (s.all_mass[b] == 0.0) continue;
+        const double end = s.mass_before[b + 1];
+        if (what == kNotBelow) {
+            if (b == Weigh((float)target, row.most, row.per_logit).bucket) s.chosen = b;
+        } else if (what == kCount ? s.count_before[b + 1] >= target
+                   : what == kMassReached ? end >= target
+                                          : end > target) {
+            atomicMin(&s.chosen, b);
+        }
+    }
+    __syncthreads();
+    int bucket = s.chosen;
+    if (what == kNotBelow && bucket < 0) {  // no token near: all the buckets before it are kept
+        const int edge = Weigh((float)target, row.most, row.per_logit).bucket;
+        return {s.mass_before[edge], 0};
+    }
+    if (bucket == kBuckets) {  // only by rounding: the last token there is
+        if (threadIdx.x == 0) s.chosen = 0;
+        __syncthreads();
+        for (int b = threadIdx.x; b < kBuckets; b += kThreads)
+            if (s.all_mass[b] != 0.0) atomicMax(&s.chosen, b);
+        __syncthreads();
+        bucket = s.chosen;
+    }
+    const double before = s.mass_before[bucket];
+    const u32 count_before = s.count_before[bucket];
+    const float lowest = (float)target;
+    // Whether a prefix with this mass and count, ending with this token, has got there.
+    auto is_there = [&](double sum, u32 count) {
+        if (what == kCount) return (double)(count_before + count) >= target;
+        return what == kMassReached ? sum >= target : sum > target;
+    };
+
+    Ask(s, row, kGather, bucket, 0);
+    const u32 n = s.found_count;
+    if (n <= kMaxGathered) {
+        int size = 32;
+        while (size < n) size *= 2;
+        for (int i = n + threadIdx.x; i < size; i += kThreads) s.gathered[i] = 0;
+        __syncthreads();
+        for (int width = 2; width <= size; width *= 2)
+            for (int step = width / 2; step; step /= 2) {
+                for (int i = threadIdx.x; i < size / 2; i += kThreads) {
+                    const int a = 2 * i - (i & (step - 1)), b = a + step;
+                    const u64 x = s.gathered[a], y = s.gathered[b];
+                    const bool descends = (a & width) == 0;
+                    if ((x < y) == descends) s.gathered[a] = y, s.gathered[b] = x;
+                }
+                __syncthreads();
+            }
+        if (threadIdx.x < 32) {
+            const double scale = Scale(bucket);
+            u32 mass = 0;
+            Place place = {before, 0};
+            bool is_done = false;
+            for (int base = 0; base < n && !is_done; base += 32) {
+                const int i = base + threadIdx.x;
+                const u64 order = s.gathered[i];
+                u32 sum = i < n ? Weigh(LogitOf(order), row.most, row.per_logit).mass : 0;
+#pragma unroll
+                for (int step = 1; step < 32; step <<= 1) {
+                    const u32 other = __shfl_up_sync(FULL_WARP, sum, step);
+                    if (threadIdx.x >= step) sum += other;
+                }
+                sum += mass;
+                const bool ends = i < n && (what == kNotBelow ? LogitOf(order) < lowest
+                                                              : is_there(before + sum * scale, i + 1));
+                const u32 ending = __ballot_sync(FULL_WARP, ends);
+                // kNotBelow ends before the first token that is below.
+                int last = ending ? __ffs(ending) - 1 - (what == kNotBelow) : min(n - base, 32u) - 1;
+                is_done = ending != 0;
+                if (last >= 0) {
+                    place.mass = before + __shfl_sync(FULL_WARP, sum, last) * scale;
+                    place.order = __shfl_sync(FULL_WARP, order, last);
+                }
+                mass = __shfl_sync(FULL_WARP, sum, 31);
+            }
+            if (threadIdx.x == 0) s.answer = place.mass, s.answer_order = place.order;
+        }
+        __syncthreads();
+        return {s.answer, s.answer_order};
+    }
+
+    // The largest order from which on the tokens get there, bit by bit.
+    const double scale = Scale(bucket);
+    u64 order = 0, mass = 0;
+    if (what == kNotBelow) {
+        order = Order(lowest, 0xffffffffu);
+        Ask(s, row, kCompare, bucket, order);
+        mass = s.found_mass;
+    } else {
+        for (int bit = 63; bit >= 0; --bit) {
+            const u64 tried = order | 1ull << bit;
+            Ask(s, row, kCompare, bucket, tried);
+            if (is_there(before + (double)s.found_mass * scale, s.found_count))
+                order = tried, mass = s.found_mass;
+        }
+    }
+    __syncthreads();
+    return {before + (double)mass * scale, order};
+}
+
+// Sums of all blocks' buckets, then the leader's sums before each.
+DEVICE void MergeBuckets(Shared& s, u32 rank) {
+    ClusterSync();
+    constexpr int kOwn = kBuckets / kBlocks;
+    if (threadIdx.x < kOwn) {
+        const int b = rank * kOwn + threadIdx.x;
+        u64 mass = 0;
+        u32 count = 0;
+#pragma unroll
+        for (u32 r = 0; r < kBlocks; ++r) {
+            mass += RemoteLoad(Remote(&s.mass[b], r));
+            count += RemoteLoad(Remote(&s.count[b], r));
+        }
+        const double scaled = (double)mass * Scale(b);
+        RemoteStore(Remote(&s.all_mass[b], 0), (u64)__double_as_longlong(scaled));
+        RemoteStore(Remote(&s.all_count[b], 0), count);
+    }
+    ClusterSync();
+    if (rank) return;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, b = 2 * threadIdx.x;
+    double mass = s.all_mass[b] + s.all_mass[b + 1];
+    u32 count = s.all_count[b] + s.all_count[b + 1];
+#pragma unroll
+    for (int step = 1; step < 32; step <<= 1) {
+        const double other_mass = __shfl_up_sync(FULL_WARP, mass, step);
+        const u32 other_count = __shfl_up_sync(FULL_WARP, count, step);
+        if (lane >= step) mass += other_mass, count += other_count;
+    }
+    if (lane == 31) s.warp_mass[warp] = mass, s.warp_count[warp] = count;
+    __syncthreads();
+    for (int v = 0; v < warp; ++v) mass += s.warp_mass[v], count += s.warp_count[v];
+    // The end of the first of the two is the second's taken back: one rounding less than summing up.
+    s.mass_before[b + 1] = mass - s.all_mass[b + 1];
+    s.mass_before[b + 2] = mass;
+    s.count_before[b + 1] = count - s.all_count[b + 1];
+    s.count_before[b + 2] = count;
+    if (threadIdx.x == 0) s.mass_before[0] = 0.0, s.count_before[0] = 0;
+    __syncthreads();
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kBlocks, 1, 1)
+    sample(const __grid_constant__ SampleParams p) {
+    extern __shared__ __align__(16) unsigned char dynamic[];
+    Shared& s = *(Shared*)dynamic;
+    float* slice = (float*)(dynamic + kStateBytes);
+    const u32 rank = Rank();
+    const int r = blockIdx.y, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int first_id = rank * p.slice;
+    const int num_tokens = max(0, min(p.slice, p.vocabulary - first_id));
+    LetNextStart();
+    for (int i = threadIdx.x; i < kBuckets; i += kThreads) s.mass[i] = s.count[i] = 0;
+    ClusterSync();  // all have started, so that their memory may be written
+    WaitForInputs();
+
+    const float* logits = p.logits + (size_t)r * p.stride + first_id;
+    u64 best = 0;
+    const int wide = ((u64)logits & 15) == 0 ? num_tokens / 4 : 0;
+    auto keep = [&](float logit, int i) {
+        if (!(logit == logit)) logit = -INFINITY;
+        slice[i] = logit;
+        const u64 order = Order(logit, first_id + i);
+        if (order > best) best = order;
+    };
+    for (int i = threadIdx.x; i < wide; i += kThreads) {
+        const float4 four = __ldcs((const float4*)logits + i);
+        keep(four.x, 4 * i), keep(four.y, 4 * i + 1);
+        keep(four.z, 4 * i + 2), keep(four.w, 4 * i + 3);
+    }
+    for (int i = 4 * wide + threadIdx.x; i < num_tokens; i += kThreads) keep(__ldcs(logits + i), i);
+#pragma unroll
+    for (int step = 16; step; step >>= 1) best = max(best, __shfl_xor_sync(FULL_WARP, best, step));
+    if (lane == 0) s.warp_best[warp] = best;
+    __syncthreads();
+    if (warp == 0) {
+        best = s.warp_best[lane];
+#pragma unroll
+        for (int step = 16; step; step >>= 1)
+            best = max(best, __shfl_xor_sync(FULL_WARP, best, step));
+        if (lane < kBlocks) RemoteStore(Remote(&s.best[rank], lane), best);
+    }
+    ClusterSync();
+    best = s.best[0];
+#pragma unroll
+    for (int i = 1; i < kBlocks; ++i) best = max(best, s.best[i]);
+
+    const float temperature = p.temperature[r], most = LogitOf(best);
+    const int top_k = p.top_k[r];
+    if (temperature == 0.0f || top_k == 1 || most - most != 0.0f) {
+        if (rank == 0 && threadIdx.x == 0) p.ids[r] = (int)(0xffffffffu - (u32)best);
+        return;
+    }
+    const Row row = {slice, num_tokens, first_id, most, fminf(kLog2e / temperature, 1e37f)};
+    for (int i = threadIdx.x; i < num_tokens; i += kThreads) {
+        const Weight w = Weigh(slice[i], row.most, row.per_logit);
+        if (w.bucket == kBuckets) continue;
+        atomicAdd(&s.mass[w.bucket], w.mass);
+        if (top_k) atomicAdd(&s.count[w.bucket], 1u);
+    }
+    MergeBuckets(s, rank);
+    if (rank) {
+        for (;;) {
+            ClusterSync();
+            if (s.command == kDone) return;
+            Obey(s, row);
+            ClusterSync();
+        }
+    }
+
+    double total = s.mass_before[kBuckets];
+    if (top_k && s.count_before[kBuckets] > (u32)top_k)
+        total = Find(s, row, kCount, (double)top_k).mass;
+    const float top_p = p.top_p[r], min_p = p.min_p[r];
+    double kept = total;
+    if (top_p < 1.0f) kept = Find(s, row, kMassReached, (double)top_p * total).mass;
+    if (min_p > 0.0f) {
+        // The logit whose probability is min_p of the largest's.
+        const float lowest = most + log2f(min_p) / row.per_logit;
+        if (Weigh(lowest, row.most, row.per_logit).bucket < kBuckets)
+            kept = fmin(kept, Find(s, row, kNotBelow, (double)lowest).mass);
+    }
+    const u64 mixed = Mix(Mix((u64)p.seeds[r]) + (u64)(long long)p.positions[r] * 0x9E3779B97F4A7C15ull);
+    const double u = (double)(mixed >> 11) * 0x1p-53;
+    const Place place = Find(s, row, kMassPassed, u * kept);
+    if (threadIdx.x == 0) p.ids[r] = (int)(0xffffffffu - (u32)place.order);
+    Ask(s, row, kDone, 0, 0);
+}
