@@ -2,6 +2,7 @@
 // Experts and latent attention.
 
 #include "bindings/cpu_call.h"
+#include "cpu/attention.h"
 #include "cpu/head_linear.h"
 #include "cpu/latent.h"
 #include "cpu/moe.h"
@@ -66,13 +67,8 @@ void BindExpertOps(nb::module_& m) {
                                limit,
                                alpha,
                                shift};
-            ThreadPool& pool = ThreadPool::Get();
-            const int num_workers = pool.num_threads();
-            const MoePlan plan = MoePlan::Make(args, num_workers);
-            const auto work = static_cast<std::int64_t>(plan.pairs.size()) * dim * inner * 3 / 16;
-            void* scratch = ThreadScratch(MoeScratchBytes(args, plan, num_workers));
-            const Company company(work);
-            Moe(args, plan, pool, num_workers, scratch);
+            const Company company(num_tokens * per_token * dim * inner * 3 / 16);
+            MoeInPasses(args, ThreadPool::Get());
         },
         "out"_a, "x"_a, "experts"_a, "routing"_a, "gate_up"_a, "down"_a, "gate_up_bias"_a,
         "down_bias"_a, "num_tokens"_a, "dim"_a, "inner"_a, "num_experts"_a, "per_token"_a,
@@ -118,6 +114,45 @@ void BindExpertOps(nb::module_& m) {
         },
         "batch"_a, "latent"_a, "rotated"_a, "cache"_a, "positions"_a, "cache_type"_a,
         "latent_dim"_a, "rotated_dim"_a, "latent_stride"_a, "rotated_stride"_a);
+    m.def(
+        "mla_attention",
+        [](const PagedBatch& batch, Address out, Address q, Address q_tail, Address cache,
+           Address kv_lens, FloatType cache_type, std::int64_t num_heads, std::int64_t latent_dim,
+           std::int64_t tail_dim, std::int64_t q_stride, std::int64_t tail_stride, float scale) {
+            const AttentionArgs args{At<float>(out),
+                                     At<const float>(q),
+                                     At<const void>(cache),
+                                     At<const void>(cache),
+                                     At<const std::int32_t>(kv_lens),
+                                     nullptr,
+                                     batch,
+                                     cache_type,
+                                     num_heads,
+                                     1,
+                                     latent_dim + tail_dim,
+                                     q_stride,
+                                     0,
+                                     scale,
+                                     0,
+                                     At<const float>(q_tail),
+                                     tail_dim,
+                                     tail_stride,
+                                     latent_dim};
+            ThreadPool& pool = ThreadPool::Get();
+            const int num_workers = pool.num_threads();
+            const AttentionPlan plan = AttentionPlan::Make(args, num_workers);
+            std::int64_t work = 0;
+            for (const AttentionItem& item : plan.items) {
+                work += std::int64_t{item.num_partitions} * item.num_queries;
+            }
+            work *= num_heads * args.head_dim * kPartitionTokens / 8;
+            void* scratch = ThreadScratch(AttentionScratchBytes(args, plan, num_workers));
+            const Company company(work);
+            PagedAttention(PlannedAttention(args, plan, num_workers, scratch), pool,
+                           MaxWorkers(work));
+        },
+        "batch"_a, "out"_a, "q"_a, "q_tail"_a, "cache"_a, "kv_lens"_a, "cache_type"_a,
+        "num_heads"_a, "latent_dim"_a, "tail_dim"_a, "q_stride"_a, "tail_stride"_a, "scale"_a);
 }
 
 }  // namespace tokenlight::cpu

@@ -21,6 +21,9 @@
 #include "cpu/write_kv.h"
 
 namespace tokenlight::cpu {
+
+void BindExpertNodes(nb::class_<StepProgram>& program);  // cpu_program_experts.cc
+
 namespace {
 
 using Program = nb::class_<StepProgram>;
@@ -343,6 +346,7 @@ void BindProgram(nb::module_& m) {
     BindRopeNodes(program);
     BindWeightNodes(program);
     BindPagedNodes(m, program);
+    BindExpertNodes(program);
 }
 
 }  // namespace tokenlight::cpu

@@ -17,7 +17,7 @@ namespace tokenlight::cpu {
 constexpr int kPartitionTokens = 256;
 
 struct AttentionArgs {
-    float* out;  // [num_tokens, num_heads, head_dim], contiguous
+    float* out;  // [num_tokens, num_heads, value_dim], contiguous
     const float* q;
     const void* k_cache;  // [num_blocks, num_kv_heads, block_tokens, head_dim]
     const void* v_cache;
@@ -32,7 +32,14 @@ struct AttentionArgs {
     std::int64_t window;    // 0: none
     float scale;
     float softcap;  // 0: none
+    // Of latent attention: a head's last `tail_dim` elements are in an array of their own, and only
+    // the first `value_dim` of a row of `v_cache` (0: all) are values.
+    const float* q_tail = nullptr;
+    std::int64_t tail_dim = 0;
+    std::int64_t tail_stride = 0;  // floats between tokens
+    std::int64_t value_dim = 0;
 
+    std::int64_t ValueDim() const { return value_dim == 0 ? head_dim : value_dim; }
     std::int64_t HeadsPerGroup() const { return num_heads / num_kv_heads; }
     std::int64_t NumQueries(std::int64_t request) const {
         return batch.query_starts[request + 1] - batch.query_starts[request];

@@ -70,10 +70,15 @@ inline void ScaleQueries(const Span<T>& span, std::int64_t stride, const Attenti
     const AttentionArgs& a = span.args;
     const std::int64_t padded = PaddedHead(a);
     for (int row = 0; row < span.num_rows; ++row) {
-        const float* q = a.q + span.TokenOf(row) * a.q_stride + span.HeadOf(row) * a.head_dim;
+        const std::int64_t own_dim = a.head_dim - a.tail_dim;
+        const float* q = a.q + span.TokenOf(row) * a.q_stride + span.HeadOf(row) * own_dim;
         float* out = b.queries + row * padded;
-        for (std::int64_t i = 0; i < padded; ++i) {
-            out[i] = i < a.head_dim ? q[i] * a.scale : 0.0F;
+        for (std::int64_t i = 0; i < own_dim; ++i) out[i] = q[i] * a.scale;
+        for (std::int64_t i = a.head_dim; i < padded; ++i) out[i] = 0.0F;
+        if (a.tail_dim > 0) {
+            const float* tail =
+                a.q_tail + span.TokenOf(row) * a.tail_stride + span.HeadOf(row) * a.tail_dim;
+            for (std::int64_t i = 0; i < a.tail_dim; ++i) out[own_dim + i] = tail[i] * a.scale;
         }
         for (std::int64_t i = 0; i < padded; ++i) b.turned_queries[i * stride + row] = out[i];
     }
@@ -142,18 +147,22 @@ inline void AttendPartition(const Span<T>& span, std::int64_t partition, std::in
                 Store(scores + v * kLanes, Zero());
         }
     }
-    for (std::int64_t i = 0; i < span.num_rows * padded; i += kLanes) Store(b.sums + i, Zero());
+    const int value_dim = static_cast<int>(a.ValueDim());
+    const std::int64_t padded_value = PaddedValue(a);
+    for (std::int64_t i = 0; i < span.num_rows * padded_value; i += kLanes) {
+        Store(b.sums + i, Zero());
+    }
     for (int t = static_cast<int>(low - start); t < end; t += kTileTokens) {
         const int count = static_cast<int>(Least<std::int64_t>(kTileTokens, end - t));
         span.FindRows(a.v_cache, start + t, count, rows);
-        if (is_few && head_dim == padded) {
+        if (is_few && value_dim == padded_value) {
             PrefetchNext(span, a.v_cache, start + t + kTileTokens, start + end);
-            AddValueTile(b, rows, span.num_rows, padded, t, count);
+            AddValueTile(b, rows, span.num_rows, padded_value, t, count);
             continue;
         }
         const float* converted[kTileTokens];
-        ConvertValues(rows, count, head_dim, padded, b.values, converted);
-        AddValueTile(b, converted, span.num_rows, padded, t, count);
+        ConvertValues(rows, count, value_dim, padded_value, b.values, converted);
+        AddValueTile(b, converted, span.num_rows, padded_value, t, count);
     }
 }
 
@@ -192,16 +201,16 @@ inline void Merge(Partial into, float largest, float weight, const float* sums,
 template <class T>
 inline void WriteRow(const Span<T>& span, int row, Partial state) {
     const AttentionArgs& a = span.args;
-    float* out = a.out + (span.TokenOf(row) * a.num_heads + span.HeadOf(row)) * a.head_dim;
+    const int value_dim = static_cast<int>(a.ValueDim());
+    float* out = a.out + (span.TokenOf(row) * a.num_heads + span.HeadOf(row)) * value_dim;
     Vec weight = Set(state.weight());
     if (a.sinks != nullptr) {
         weight = Add(weight, Exp(Set(a.sinks[span.HeadOf(row)] - state.largest())));
     }
-    const int head_dim = static_cast<int>(a.head_dim);
-    const int full = head_dim / kLanes * kLanes;
+    const int full = value_dim / kLanes * kLanes;
     for (int i = 0; i < full; i += kLanes) Store(out + i, Div(Load(state.sums() + i), weight));
-    if (full < head_dim) {
-        StoreN(out + full, Div(Load(state.sums() + full), weight), head_dim - full);
+    if (full < value_dim) {
+        StoreN(out + full, Div(Load(state.sums() + full), weight), value_dim - full);
     }
 }
 
@@ -209,7 +218,7 @@ template <class T>
 inline void AttendItem(const AttentionArgs& a, const AttentionItem& item, std::int64_t stride,
                        const AttentionBuffers& b, float* partials) {
     const Span<T> span(a, item);
-    const std::int64_t padded = PaddedHead(a), partial_floats = PartialFloats(a);
+    const std::int64_t padded = PaddedValue(a), partial_floats = PartialFloats(a);
     ScaleQueries(span, stride, b);
     for (int row = 0; row < span.num_rows; ++row)
         Partial{b.states + row * partial_floats}.weight() = 0;
@@ -235,7 +244,7 @@ inline void AttendItem(const AttentionArgs& a, const AttentionItem& item, std::i
 template <class T>
 inline void MergeItem(const AttentionArgs& a, const AttentionItem& item, float* partials) {
     const Span<T> span(a, item);
-    const std::int64_t padded = PaddedHead(a), partial_floats = PartialFloats(a);
+    const std::int64_t padded = PaddedValue(a), partial_floats = PartialFloats(a);
     for (int row = 0; row < span.num_rows; ++row) {
         const Partial first{partials + (item.partial + row) * partial_floats};
         for (std::int64_t p = 1; p < item.num_partitions; ++p) {

@@ -13,18 +13,20 @@ constexpr int kTileTokens = 32;
 
 inline std::int64_t PaddedHead(const AttentionArgs& a) { return (a.head_dim + 15) / 16 * 16; }
 
+inline std::int64_t PaddedValue(const AttentionArgs& a) { return (a.ValueDim() + 15) / 16 * 16; }
+
 // Floats of a partial result: the largest score, the sum of weights, 14 unused, the weighted
 // values.
-inline std::int64_t PartialFloats(const AttentionArgs& a) { return 16 + PaddedHead(a); }
+inline std::int64_t PartialFloats(const AttentionArgs& a) { return 16 + PaddedValue(a); }
 
 // One worker's buffers, cut from one piece of memory; all in floats.
 struct AttentionBuffers {
     float* queries;         // [max_rows, padded head], scaled
     float* turned_queries;  // [padded head, max_rows]
     float* keys;            // [padded head, kTileTokens]
-    float* values;          // [kTileTokens, padded head]
+    float* values;          // [kTileTokens, padded value]
     float* scores;          // [max_rows, kPartitionTokens]
-    float* sums;            // [max_rows, padded head]: of one partition
+    float* sums;            // [max_rows, padded value]: of one partition
     float* states;          // [max_rows, PartialFloats]: merged so far
     float* largest;         // [max_rows]: of one partition
     float* weights;         // [max_rows]: of one partition
@@ -41,9 +43,9 @@ struct AttentionBuffers {
         queries = take(rows * PaddedHead(a));
         turned_queries = take(PaddedHead(a) * rows);
         keys = take(PaddedHead(a) * kTileTokens);
-        values = take(PaddedHead(a) * kTileTokens);
+        values = take(PaddedValue(a) * kTileTokens);
         scores = take(rows * kPartitionTokens);
-        sums = take(rows * PaddedHead(a));
+        sums = take(rows * PaddedValue(a));
         states = take(rows * PartialFloats(a));
         largest = take(rows);
         weights = take(rows);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "cpu/linear.h"
+#include "cpu/scratch.h"
 
 #define TL_BODY "cpu/moe_body.h"
 #include "cpu/for_each_isa.h"
@@ -14,6 +15,8 @@ namespace {
 
 // Rows that share a pass over an expert's weights.
 constexpr std::int64_t kChunkRows = 64;
+// Tokens that go through the experts together.
+constexpr std::int64_t kPassTokens = 1024;
 // Items per worker that keep all of them busy to the end.
 constexpr std::int64_t kItemsPerWorker = 4;
 // Columns below which an item is not worth its start.
@@ -232,6 +235,20 @@ void Moe(const MoeArgs& args, const MoePlan& plan, ThreadPool& pool, int num_wor
     pool.Run(GateItems, call, num_workers);
     pool.Run(DownItems, call, num_workers);
     pool.Run(SumTokens, call, args.num_tokens > 1 ? num_workers : 1);
+}
+
+void MoeInPasses(const MoeArgs& args, ThreadPool& pool) {
+    const int num_workers = pool.num_threads();
+    for (std::int64_t first = 0; first < args.num_tokens; first += kPassTokens) {
+        MoeArgs pass = args;
+        pass.num_tokens = std::min(kPassTokens, args.num_tokens - first);
+        pass.out += first * args.dim;
+        pass.x += first * args.x_stride;
+        pass.experts += first * args.per_token;
+        pass.routing += first * args.per_token;
+        const MoePlan plan = MoePlan::Make(pass, num_workers);
+        Moe(pass, plan, pool, num_workers, ThreadScratch(MoeScratchBytes(pass, plan, num_workers)));
+    }
 }
 
 }  // namespace tokenlight::cpu

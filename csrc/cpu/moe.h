@@ -65,4 +65,8 @@ std::size_t MoeScratchBytes(const MoeArgs& args, const MoePlan& plan, int num_wo
 void Moe(const MoeArgs& args, const MoePlan& plan, ThreadPool& pool, int num_workers,
          void* scratch);
 
+// The same in passes of so many tokens that what is between the products stays of a bounded size,
+// with the calling thread's scratch.
+void MoeInPasses(const MoeArgs& args, ThreadPool& pool);
+
 }  // namespace tokenlight::cpu

@@ -41,15 +41,15 @@ class Rig:
         self.block_table = scattered.to(torch.int32).view(4, BLOCKS_PER_SLOT)
         self.lengths = [0, 0, 0, 0]
 
-    def step(self, tokens: Mapping[int, Sequence[int]]) -> list[Tensor]:
-        """One forward: `tokens` are the next of each slot. Logits [n, V] per slot, in its order."""
+    def make_step(self, tokens: Mapping[int, Sequence[int]]) -> Step:
+        """One forward: `tokens` are the next of each slot."""
         ids, positions, starts = [], [], [0]
         for slot, new in tokens.items():
             ids += new
             positions += range(self.lengths[slot], self.lengths[slot] + len(new))
             self.lengths[slot] += len(new)
             starts.append(len(ids))
-        step = Step(
+        return Step(
             token_ids_T=integers(ids),
             positions_T=integers(positions),
             query_starts=integers(starts),
@@ -59,8 +59,11 @@ class Rig:
             sampled_rows=integers(range(len(ids))),
             kv=self.pool,
         )
+
+    def step(self, tokens: Mapping[int, Sequence[int]]) -> list[Tensor]:
+        """Run it: logits [n, V] per slot, in its order."""
         with torch.inference_mode():
-            logits = self.compiled(step)
+            logits = self.compiled(self.make_step(tokens))
         return list(logits.split([len(new) for new in tokens.values()]))
 
     def restart(self, slot: int) -> None:

@@ -17,6 +17,7 @@ from tests.models.test_every_model import TOLERANCE, VARIANTS
 from tests.models.tiny import write_gguf
 from tokenlight.base.errors import UnsupportedCheckpoint
 from tokenlight.checkpoint import open_checkpoint
+from tokenlight.spmd import NativeProgram
 
 
 def tokens(count: int, *, seed: int) -> list[int]:
@@ -60,6 +61,16 @@ def test_any_way_gives_the_same_bits(tmp_path: Path, name: str) -> None:
     ways["prefix hit"] = [whole[: shared * BLOCK_TOKENS], hit]
     for way, parts in ways.items():
         assert torch.equal(torch.cat(parts), whole), way
+
+
+@pytest.mark.parametrize("name", ["qwen3_moe", "deepseek_v3", "gpt_oss"])
+def test_no_python_between_kernels(tmp_path: Path, name: str) -> None:
+    variant = VARIANTS[name]
+    state = random_state(variant.model_type, variant.config, seed=12)
+    write_gguf(tmp_path / "tiny.gguf", variant.architecture, variant.config, state, tokenizer=False)
+    rig = Rig(open_checkpoint(tmp_path / "tiny.gguf"))
+    step = rig.make_step({0: [1, 2, 3]})
+    assert NativeProgram(rig.compiled.body).in_python(step) == []
 
 
 def test_older_files_have_one_projection_of_latents(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from tokenlight.kernels import _cpu
 from tokenlight.kernels.contract import TUNED
 from tokenlight.kernels.formats import Format
 from tokenlight.kernels.native import F32, WEIGHT_FORMATS
+from tokenlight.kernels.native_call import NativeCall
 from tokenlight.kernels.ops.head_linear.contract import head_linear
 
 
@@ -37,3 +38,23 @@ def cpu(x_THK: Tensor, weight: Tensor, *, format: Format) -> Tensor:
         WEIGHT_FORMATS[format],
     )
     return y_THN
+
+
+@head_linear.enter("cpu")
+def entry(call: NativeCall) -> bool:
+    x, weight = call.operand(0), call.operand(1)
+    if not x.has_dense_rows():
+        return False
+    num_heads, k = x.shape
+    call.program.head_linear(
+        call.outputs[0].place,
+        x.place,
+        weight.place,
+        x.rows,
+        num_heads,
+        weight.shape[0],
+        k,
+        x.strides[0],
+        WEIGHT_FORMATS[call.options["format"]],
+    )
+    return True

@@ -6,10 +6,8 @@ from tokenlight.kernels import _cpu
 from tokenlight.kernels.contract import TUNED
 from tokenlight.kernels.formats import Format
 from tokenlight.kernels.native import F32, WEIGHT_FORMATS
+from tokenlight.kernels.native_call import NativeCall
 from tokenlight.kernels.ops.moe.contract import moe
-
-# Tokens that go through the experts together: what is between the products stays of a bounded size.
-_TOGETHER = 1024
 
 
 @moe.implement("cpu", device="cpu", dtypes=F32, formats=WEIGHT_FORMATS, rank=TUNED)
@@ -39,30 +37,28 @@ def cpu(  # noqa: PLR0913 - what an expert is made of
     if x_TD.stride(1) != 1:
         x_TD = x_TD.contiguous()
     out_TD = torch.empty(num_tokens, dim)
-    for first in range(0, num_tokens, _TOGETHER):
-        rows = slice(first, first + _TOGETHER)
-        _cpu.moe(
-            out_TD[rows].data_ptr(),
-            x_TD[rows].data_ptr(),
-            experts_TA[rows].data_ptr(),
-            weights_TA[rows].data_ptr(),
-            gate_up.data_ptr(),
-            down.data_ptr(),
-            0 if gate_up_bias is None else gate_up_bias.data_ptr(),
-            0 if down_bias is None else down_bias.data_ptr(),
-            min(_TOGETHER, num_tokens - first),
-            dim,
-            inner,
-            num_experts,
-            experts_TA.shape[1],
-            first_expert,
-            x_TD.stride(0),
-            WEIGHT_FORMATS[format],
-            WEIGHT_FORMATS[down_format],
-            limit,
-            alpha,
-            shift,
-        )
+    _cpu.moe(
+        out_TD.data_ptr(),
+        x_TD.data_ptr(),
+        experts_TA.data_ptr(),
+        weights_TA.data_ptr(),
+        gate_up.data_ptr(),
+        down.data_ptr(),
+        0 if gate_up_bias is None else gate_up_bias.data_ptr(),
+        0 if down_bias is None else down_bias.data_ptr(),
+        num_tokens,
+        dim,
+        inner,
+        num_experts,
+        experts_TA.shape[1],
+        first_expert,
+        x_TD.stride(0),
+        WEIGHT_FORMATS[format],
+        WEIGHT_FORMATS[down_format],
+        limit,
+        alpha,
+        shift,
+    )
     return out_TD
 
 
@@ -102,3 +98,36 @@ def _check_bias(name: str, bias: Tensor | None, shape: tuple[int, int]) -> None:
         raise ValueError(
             f"want a float32 bias of {list(shape)} for {name}, got {bias.dtype} {list(bias.shape)}"
         )
+
+
+@moe.enter("cpu")
+def entry(call: NativeCall) -> bool:
+    x, experts, weights, gate_up, down = (call.operand(index) for index in range(5))
+    per_token = experts.shape[0]
+    if not (x.has_dense_rows() and weights.has_dense_rows()):
+        return False
+    if experts.strides != (per_token, 1) or weights.strides != (per_token, 1):
+        return False
+    call.program.moe(
+        call.outputs[0].place,
+        x.place,
+        experts.place,
+        weights.place,
+        gate_up.place,
+        down.place,
+        call.place(5),
+        call.place(6),
+        x.rows,
+        x.shape[0],
+        gate_up.shape[0] // 2,
+        gate_up.num_rows,
+        per_token,
+        call.options.get("first_expert", 0),
+        x.strides[0],
+        WEIGHT_FORMATS[call.options["format"]],
+        WEIGHT_FORMATS[call.options["down_format"]],
+        call.options.get("limit", 0.0),
+        call.options.get("alpha", 1.0),
+        call.options.get("shift", 0.0),
+    )
+    return True

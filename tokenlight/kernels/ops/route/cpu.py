@@ -5,6 +5,7 @@ from torch import Tensor
 from tokenlight.kernels import _cpu
 from tokenlight.kernels.contract import TUNED
 from tokenlight.kernels.native import F32
+from tokenlight.kernels.native_call import NativeCall
 from tokenlight.kernels.ops.route.contract import route
 
 
@@ -54,3 +55,28 @@ def cpu(  # noqa: PLR0913 - how models route
         scale,
     )
     return experts_TA, weights_TA
+
+
+@route.enter("cpu")
+def entry(call: NativeCall) -> bool:
+    logits, options = call.operand(0), call.options
+    if not logits.has_dense_rows():
+        return False
+    experts, weights = call.outputs
+    call.program.route(
+        experts.place,
+        weights.place,
+        logits.place,
+        call.place(1),
+        logits.rows,
+        logits.shape[0],
+        logits.strides[0],
+        options["top_k"],
+        options.get("num_groups", 1),
+        options.get("top_groups", 1),
+        options.get("group_best", 1),
+        options.get("scoring", "softmax") == "sigmoid",
+        options.get("renormalise", False),
+        options.get("scale", 1.0),
+    )
+    return True

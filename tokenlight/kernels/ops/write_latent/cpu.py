@@ -5,6 +5,8 @@ from torch import Tensor
 from tokenlight.kernels import _cpu
 from tokenlight.kernels.contract import TUNED
 from tokenlight.kernels.native import F32, FLOAT_TYPES, paged_batch
+from tokenlight.kernels.native_call import NativeCall
+from tokenlight.kernels.native_paged import paged_places
 from tokenlight.kernels.ops.write_latent.contract import write_latent_
 
 
@@ -47,3 +49,23 @@ def cpu(
         latent_TC.stride(0),
         rotated_T1r.stride(0),
     )
+
+
+@write_latent_.enter("cpu")
+def entry(call: NativeCall) -> bool:
+    latent, rotated, cache = (call.operand(index) for index in range(3))
+    if not (latent.has_dense_rows() and rotated.has_dense_rows()):
+        return False
+    call.program.write_latent(
+        paged_places(call, query_starts=4, block_table=5, slots=6, cache=cache),
+        latent.place,
+        rotated.place,
+        cache.place,
+        call.place(3),
+        FLOAT_TYPES[cache.dtype],
+        latent.shape[0],
+        rotated.shape[-1],
+        latent.strides[0],
+        rotated.strides[0],
+    )
+    return True
