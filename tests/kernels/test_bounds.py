@@ -21,11 +21,12 @@ def batch(**changed: Any) -> dict[str, torch.Tensor]:
     return {name: torch.tensor(value, dtype=torch.int32) for name, value in given.items()}
 
 
-def attend(**changed: Any) -> torch.Tensor:
+def attend(*sinks: torch.Tensor, **changed: Any) -> torch.Tensor:
     given = batch(**changed)
     cache = torch.zeros(3, 1, 4, 8)
     arrays = [given[n] for n in ("query_starts", "kv_lens", "block_table", "slots")]
-    return kernels.paged_attention(torch.zeros(2, 2, 8), cache, cache.clone(), *arrays, scale=1.0)
+    caches = cache, cache.clone()
+    return kernels.paged_attention(torch.zeros(2, 2, 8), *caches, *arrays, *sinks, scale=1.0)
 
 
 def write(positions: list[int], **changed: Any) -> None:
@@ -39,6 +40,7 @@ def write(positions: list[int], **changed: Any) -> None:
 
 def test_a_good_batch_passes() -> None:
     assert attend().shape == (2, 2, 8)
+    assert attend(torch.zeros(2)).shape == (2, 2, 8)
     write([3, 4])
 
 
@@ -59,6 +61,12 @@ def test_a_good_batch_passes() -> None:
 def test_attention_follows_no_index_outside(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(IndexError, match=message):
         attend(**changed)
+
+
+@pytest.mark.parametrize("sinks", [torch.zeros(3), torch.zeros(2, dtype=torch.float64)])
+def test_attention_refuses_sinks_of_other_heads(sinks: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match="want float32 sinks of 2 heads"):
+        attend(sinks)
 
 
 @pytest.mark.parametrize(

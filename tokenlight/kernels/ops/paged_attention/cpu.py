@@ -38,12 +38,11 @@ def cpu(  # noqa: PLR0913 - the parts of a paged batch
         or kv_lens.dtype != torch.int32
         or not kv_lens.is_contiguous()
         or window < 0
-        or (sinks_H is not None and not _are_sinks(sinks_H, num_heads))
     ):
         raise ValueError(
-            f"queries {list(q_THd.shape)}, kv_lens {kv_lens.dtype} {list(kv_lens.shape)}, sinks "
-            f"{None if sinks_H is None else list(sinks_H.shape)} and window {window} do not fit "
-            f"caches of {list(k_cache_BKPd.shape)} and {list(v_cache_BKPd.shape)}"
+            f"queries {list(q_THd.shape)}, kv_lens {kv_lens.dtype} {list(kv_lens.shape)} and "
+            f"window {window} do not fit caches of {list(k_cache_BKPd.shape)} and "
+            f"{list(v_cache_BKPd.shape)}"
         )
     out_THd = torch.empty(q_THd.shape)
     _cpu.paged_attention(
@@ -53,7 +52,7 @@ def cpu(  # noqa: PLR0913 - the parts of a paged batch
         k_cache_BKPd.data_ptr(),
         v_cache_BKPd.data_ptr(),
         kv_lens.data_ptr(),
-        0 if sinks_H is None else sinks_H.data_ptr(),
+        _sinks_address(sinks_H, num_heads),
         FLOAT_TYPES[k_cache_BKPd.dtype],
         num_heads,
         num_kv_heads,
@@ -66,9 +65,14 @@ def cpu(  # noqa: PLR0913 - the parts of a paged batch
     return out_THd
 
 
-def _are_sinks(sinks_H: Tensor, num_heads: int) -> bool:
-    is_float = sinks_H.dtype == torch.float32
-    return is_float and sinks_H.shape == (num_heads,) and sinks_H.is_contiguous()
+def _sinks_address(sinks_H: Tensor | None, num_heads: int) -> int:
+    if sinks_H is None:
+        return 0
+    if sinks_H.shape != (num_heads,) or sinks_H.dtype != torch.float32:
+        raise ValueError(
+            f"want float32 sinks of {num_heads} heads, got {sinks_H.dtype} {list(sinks_H.shape)}"
+        )
+    return sinks_H.data_ptr()
 
 
 @paged_attention.enter("cpu")
