@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tokenlight import config
 from tokenlight.base.errors import ConfigError
 from tokenlight.config import EngineConfig, ServerConfig
 from tokenlight.config.flags import REFUSED, FlagParser, add_flags, build, flags_of, given
-
-ROOT = Path(__file__).parents[2]
 
 
 def parse(*argv: str) -> tuple[EngineConfig, ServerConfig]:
@@ -94,7 +93,7 @@ def test_every_flag_has_help_and_a_name_nobody_else_has():
 
 def test_every_config_field_is_reachable_by_a_flag():
     source = "".join(
-        (ROOT / "tokenlight/config" / f"{name}.py").read_text()
+        Path(config.__file__).with_name(f"{name}.py").read_text()
         for name in ("engine", "parallel", "server")
     )
     declared = len(re.findall(r"metadata=flag\(", source))
