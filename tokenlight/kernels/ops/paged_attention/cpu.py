@@ -34,9 +34,7 @@ def cpu(  # noqa: PLR0913 - the parts of a paged batch
         or v_cache_BKPd.shape != k_cache_BKPd.shape
         or v_cache_BKPd.dtype != k_cache_BKPd.dtype
         or not v_cache_BKPd.is_contiguous()
-        or kv_lens.shape != slots.shape
-        or kv_lens.dtype != torch.int32
-        or not kv_lens.is_contiguous()
+        or not _are_lengths(kv_lens, slots)
         or window < 0
     ):
         raise ValueError(
@@ -63,6 +61,11 @@ def cpu(  # noqa: PLR0913 - the parts of a paged batch
         softcap,
     )
     return out_THd
+
+
+def _are_lengths(kv_lens: Tensor, slots: Tensor) -> bool:
+    is_int32 = kv_lens.dtype == torch.int32
+    return is_int32 and kv_lens.shape == slots.shape and kv_lens.is_contiguous()
 
 
 def _sinks_address(sinks_H: Tensor | None, num_heads: int) -> int:
