@@ -24,11 +24,22 @@ def mend() -> None:
     convert_float, create_dot = interpreter._convert_float, builder.create_dot
     patch_lang_tensor = interpreter._patch_lang_tensor
 
+    floats = {
+        tl.float32: torch.float32,
+        tl.bfloat16: torch.bfloat16,
+        tl.float16: torch.float16,
+        tl.float8e4nv: torch.float8_e4m3fn,
+    }
+
     def convert(data, source, target, rounding):
-        if source == tl.float32 and target == tl.bfloat16:
-            rounded = torch.from_numpy(np.ascontiguousarray(data)).bfloat16()
-            return rounded.view(torch.int16).numpy().view(np.uint16)
-        return convert_float(data, source, target, rounding)
+        if source not in floats or target not in floats:
+            return convert_float(data, source, target, rounding)
+        size = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+        given = np.ascontiguousarray(data)
+        bits = torch.from_numpy(given.view(f"i{given.itemsize}" if given.itemsize > 1 else "u1"))
+        rounded = bits.view(floats[source]).to(floats[target])
+        out = rounded.view(size[rounded.element_size()]).numpy()
+        return out.view(f"u{out.itemsize}").reshape(given.shape)
 
     def dot(self, a, b, d, precision, imprecise):
         if a.dtype.scalar == tl.bfloat16:

@@ -103,7 +103,8 @@ def _sites(op: Op[..., Any], device: str) -> Iterator[Site]:
             if name in TILE16:
                 yield Site(device, dtype, torch.uint8, TILE16[name])
     elif op.is_typed_by_two:
-        for dtype, stored in product(activations, _FLOATS):
+        cached = _FLOATS if device == "cpu" else (*_FLOATS, torch.float8_e4m3fn)
+        for dtype, stored in product(activations, cached):
             yield Site(device, dtype, stored, None)
     else:
         for dtype in activations:

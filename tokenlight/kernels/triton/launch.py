@@ -4,6 +4,7 @@
 import torch
 
 FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
+CACHED = FLOATS | {torch.float8_e4m3fn}
 
 
 def num_warps(block: int) -> int:

@@ -42,3 +42,11 @@ def cache_row(
     block = tl.load(block_table + place, mask=is_listed, other=-1)
     row = (block.to(tl.int64) * num_heads + head) * block_tokens + position % block_tokens
     return tl.where((block >= 0) & (block < num_blocks), row, -1)
+
+
+@triton.jit
+def to_cache(x, cache):
+    """Numbers as a cache keeps them; float8 takes the nearest that it has, 448 at most."""
+    if cache.dtype.element_ty == tl.float8e4nv:
+        x = tl.minimum(tl.maximum(x.to(tl.float32), -448.0), 448.0)
+    return x.to(cache.dtype.element_ty)

@@ -29,8 +29,8 @@ def paged_attention(  # noqa: PLR0913 - the parts of a paged batch
 
     Args:
         q_THd: queries; heads and dimensions contiguous, tokens may be strided.
-        k_cache_BKPd: contiguous; float32, float16 or bfloat16. Rows that no query sees may hold
-            anything.
+        k_cache_BKPd: contiguous; float32, float16, bfloat16 or float8_e4m3fn. Rows that no query
+            sees may hold anything.
         v_cache_BKPd: same shape and dtype.
         query_starts: int32 [R+1]; request r owns tokens query_starts[r] to query_starts[r+1].
         kv_lens: int32 [R]; the request's tokens in the cache, this step's included.

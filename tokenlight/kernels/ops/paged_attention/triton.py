@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tokenlight.kernels.contract import PORTABLE
 from tokenlight.kernels.ops.paged_attention.contract import paged_attention
-from tokenlight.kernels.triton.launch import FLOATS
+from tokenlight.kernels.triton.launch import CACHED, FLOATS
 from tokenlight.kernels.triton.math import softmax_merge, tanh
 from tokenlight.kernels.triton.paged import cache_row, find_owner
 
@@ -30,7 +30,7 @@ _ENOUGH_PROGRAMS = 264
 _PREFILL_TOKENS = 64
 
 
-@paged_attention.implement("triton", device="cuda", dtypes=FLOATS, stored=FLOATS, rank=PORTABLE)
+@paged_attention.implement("triton", device="cuda", dtypes=FLOATS, stored=CACHED, rank=PORTABLE)
 def run(
     q_THd: Tensor,
     k_cache_BKPd: Tensor,
@@ -80,7 +80,7 @@ def run(
         BLOCK_TOKENS=block_tokens,
         IS_SPLIT=is_split,
         HAS_CAP=softcap != 0,
-        IS_WIDE=q_THd.dtype != k_cache_BKPd.dtype or q_THd.dtype is f32,
+        IS_WIDE=q_THd.dtype is f32 or k_cache_BKPd.dtype in FLOATS - {q_THd.dtype},
         M=rows,
         N=32 if q_THd.dtype is f32 and head_dim > 128 else 64,
         num_warps=8 if rows > 64 or head_dim > 128 else 4,
@@ -167,8 +167,7 @@ def _attend(
             is_k_Nd = is_key_N[:, None] & (d < HEAD_DIM)[None, :]
             place_Nd = row_N[:, None] * HEAD_DIM + d[None, :]
             k_Nd = tl.load(k_cache + place_Nd, mask=is_k_Nd, other=0.0)
-            if IS_WIDE:
-                k_Nd = k_Nd.to(tl.float32)
+            k_Nd = k_Nd.to(q_Md.dtype)
             score_MN = tl.dot(q_Md, tl.trans(k_Nd), input_precision="ieee") * scale
             if HAS_CAP:
                 score_MN = cap * tanh(score_MN / cap)
@@ -180,8 +179,7 @@ def _attend(
             weight_MN = tl.exp2(score_MN - finite_M[:, None])
             fade_M = tl.exp2(max_M - finite_M)
             v_Nd = tl.load(v_cache + place_Nd, mask=is_k_Nd, other=0.0)
-            if IS_WIDE:
-                v_Nd = v_Nd.to(tl.float32)
+            v_Nd = v_Nd.to(q_Md.dtype)
             sum_M = tl.fma(sum_M, fade_M, tl.sum(weight_MN, 1))
             acc_Md = tl.dot(
                 weight_MN.to(v_Nd.dtype), v_Nd, acc_Md * fade_M[:, None], input_precision="ieee"

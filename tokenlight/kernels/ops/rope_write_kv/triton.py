@@ -5,14 +5,14 @@ from torch import Tensor
 
 from tokenlight.kernels.contract import PORTABLE
 from tokenlight.kernels.ops.rope_write_kv.contract import rope_write_kv_
-from tokenlight.kernels.triton.launch import FLOATS
+from tokenlight.kernels.triton.launch import CACHED, FLOATS
 from tokenlight.kernels.triton.math import turn
-from tokenlight.kernels.triton.paged import cache_row, find_owner
+from tokenlight.kernels.triton.paged import cache_row, find_owner, to_cache
 
 _HEADS = 8
 
 
-@rope_write_kv_.implement("triton", device="cuda", dtypes=FLOATS, stored=FLOATS, rank=PORTABLE)
+@rope_write_kv_.implement("triton", device="cuda", dtypes=FLOATS, stored=CACHED, rank=PORTABLE)
 def run(
     q_THd: Tensor,
     k_TKd: Tensor,
@@ -81,8 +81,8 @@ def _heads(
         )[:, None]  # fmt: skip
         place = row * head_dim + d
         inside &= row >= 0
-        tl.store(k_cache + place, turned.to(k_cache.dtype.element_ty), mask=inside)
-        tl.store(v_cache + place, value.to(v_cache.dtype.element_ty), mask=inside)
+        tl.store(k_cache + place, to_cache(turned, k_cache), mask=inside)
+        tl.store(v_cache + place, to_cache(value, v_cache), mask=inside)
 
 
 @triton.jit

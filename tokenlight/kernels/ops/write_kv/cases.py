@@ -8,7 +8,7 @@ _MIXED = ((1, 1), (1, 30), (5, 5), (40, 61), (1, 16))
 
 
 def cases(device: str) -> list[Case]:
-    dtypes = (torch.float32, torch.float16, torch.bfloat16)
+    dtypes = (torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn)
     made = [_case(_MIXED, 3, 64, 16, dtype, device) for dtype in dtypes]
     made.append(_case(_MIXED, 2, 10, 4, torch.float16, device))
     made.append(_case((), 2, 16, 4, torch.float16, device))
@@ -61,6 +61,7 @@ def _case(
     batch = make_batch(requests, block_tokens, num_blocks)
     positions = [p for n, kv in requests for p in range(kv - n, kv)]
     fused = torch.randn(len(positions), 3 * num_kv_heads, head_dim, generator=g) * 3
+    fused[:, :, 0] *= 300  # beyond what float8 holds
     cache = torch.randn(num_blocks, num_kv_heads, block_tokens, head_dim, generator=g).to(dtype)
     args = (
         fused[:, num_kv_heads : 2 * num_kv_heads],

@@ -22,7 +22,7 @@ def write_kv_(
     Args:
         k_TKd: keys; heads and dimensions contiguous, tokens may be strided.
         v_TKd: values, likewise.
-        k_cache_BKPd: contiguous; float32, float16 or bfloat16.
+        k_cache_BKPd: contiguous; float32, float16, bfloat16, or float8_e4m3fn, which clamps to 448.
         v_cache_BKPd: same shape and dtype.
         positions_T: int32; a token of request r goes to block `block_table[slots[r], position //
             P]`, row position % P.

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import torch
 from torch import Tensor
 
 from tokenlight.kernels.contract import REFERENCE
@@ -23,5 +24,7 @@ def reference(
     blocks_T = block_table[slot_T, positions_T // block_tokens].long()
     if blocks_T.numel() and not 0 <= int(blocks_T.min()) <= int(blocks_T.max()) < len(k_cache_BKPd):
         raise IndexError(f"a block is outside the pool of {len(k_cache_BKPd)}")
-    k_cache_BKPd[blocks_T, :, positions_T % block_tokens] = k_TKd.to(k_cache_BKPd.dtype)
-    v_cache_BKPd[blocks_T, :, positions_T % block_tokens] = v_TKd.to(v_cache_BKPd.dtype)
+    for cache, rows in ((k_cache_BKPd, k_TKd), (v_cache_BKPd, v_TKd)):
+        if cache.dtype is torch.float8_e4m3fn:
+            rows = rows.clamp(-448, 448)  # torch makes NaN of what is larger
+        cache[blocks_T, :, positions_T % block_tokens] = rows.to(cache.dtype)

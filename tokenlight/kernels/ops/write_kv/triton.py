@@ -5,13 +5,13 @@ from torch import Tensor
 
 from tokenlight.kernels.contract import PORTABLE
 from tokenlight.kernels.ops.write_kv.contract import write_kv_
-from tokenlight.kernels.triton.launch import FLOATS
-from tokenlight.kernels.triton.paged import cache_row, find_owner
+from tokenlight.kernels.triton.launch import CACHED, FLOATS
+from tokenlight.kernels.triton.paged import cache_row, find_owner, to_cache
 
 _HEADS = 8
 
 
-@write_kv_.implement("triton", device="cuda", dtypes=FLOATS, stored=FLOATS, rank=PORTABLE)
+@write_kv_.implement("triton", device="cuda", dtypes=FLOATS, stored=CACHED, rank=PORTABLE)
 def run(
     k_TKd: Tensor,
     v_TKd: Tensor,
@@ -55,5 +55,5 @@ def _write(
     there = row[:, None] * head_dim + d
     from_k = tl.load(k + token.to(tl.int64) * k_stride + here, mask=inside)
     from_v = tl.load(v + token.to(tl.int64) * v_stride + here, mask=inside)
-    tl.store(k_cache + there, from_k.to(k_cache.dtype.element_ty), mask=inside)
-    tl.store(v_cache + there, from_v.to(v_cache.dtype.element_ty), mask=inside)
+    tl.store(k_cache + there, to_cache(from_k, k_cache), mask=inside)
+    tl.store(v_cache + there, to_cache(from_v, v_cache), mask=inside)
