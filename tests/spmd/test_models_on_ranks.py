@@ -20,10 +20,19 @@ from tests.models.tiny import Arrays, llama_config, random_llama, write_gguf
 from tests.spmd.ranks import FakeWorld
 from tokenlight.base.errors import ConfigError, UnsupportedCheckpoint
 from tokenlight.checkpoint import Checkpoint, open_checkpoint
+from tokenlight.kernels import comm
 from tokenlight.kv import DevicePool
-from tokenlight.models import CompiledModel, cache_specs, compile_model, load_model, shard_model
+from tokenlight.models import (
+    CompiledModel,
+    cache_specs,
+    compile_model,
+    load_model,
+    plan_model,
+    shard_model,
+)
 from tokenlight.nn import Step
 from tokenlight.spmd import Limits, Mesh, Ranks, Widths
+from tokenlight.spmd.moves import sent_bytes
 
 LIMITS = Limits(T=64, S=64)
 BLOCKS = 16
@@ -145,7 +154,7 @@ def test_logits_equal_one_device_and_weights_are_shared(
     tmp_path: Path, model: str, widths: Widths
 ) -> None:
     checkpoint, mesh = save(model, tmp_path / "model"), Mesh.of(widths)
-    _, ranks, logits = run_all(checkpoint, mesh)
+    world, ranks, logits = run_all(checkpoint, mesh)
     groups = range(widths.num_ranks // widths.attn_tp)
     want = [alone(checkpoint, PROMPTS[group]) for group in groups]
     for rank, ours in enumerate(logits):
@@ -154,6 +163,23 @@ def test_logits_equal_one_device_and_weights_are_shared(
         assert float(theirs.std()) > 0.5
     for rank in ranks:
         check_bytes(checkpoint, widths, rank)
+    check_calls(checkpoint, mesh, world)
+
+
+def check_calls(checkpoint: Checkpoint, mesh: Mesh, world: FakeWorld) -> None:
+    """Every rank called what `tokenlight plan` tells, and sent what it tells."""
+    f32, caches = torch.float32, cache_specs(checkpoint, mesh)
+    plan = plan_model(shard_model(checkpoint, mesh), caches, dtype=f32, kv_dtype=f32)
+    num_steps, num_tokens = 3, len(PROMPTS[0])
+    for calls in world.calls:
+        made = Counter(kind for kind, _, _ in calls)
+        assert made == {op: num_steps * count for op, count in plan.collectives.items()}
+        sent = sum(
+            sent_bytes(getattr(comm, kind), num_bytes, len(group))
+            for kind, group, num_bytes in calls
+        )
+        # Every token of these steps is a sampled row as well.
+        assert sent == num_tokens * (plan.sent_token_bytes + plan.sent_sampled_row_bytes)
 
 
 def check_bytes(checkpoint: Checkpoint, widths: Widths, rank: Rank) -> None:
@@ -241,6 +267,28 @@ def test_quantized_weights_stay_so(tmp_path: Path, formats: str) -> None:
 
 def matrices(state: Arrays) -> list[str]:
     return [name for name, array in state.items() if array.ndim == 2]
+
+
+def test_a_token_has_the_same_bits_however_its_prompt_is_cut(llama: Checkpoint) -> None:
+    world, ranks, cut = run_all(llama, Mesh.of(MESHES["tp4"]))
+    whole = world.run(lambda rank: ranks[rank].run(PROMPTS[0], 0))
+    assert all(torch.equal(a, b) for a, b in zip(cut, whole, strict=True))
+
+
+@pytest.mark.parametrize("mesh", ["tp4", "attn-tp2-dp2"])
+def test_dummy_weights_are_the_same_on_every_mesh(llama: Checkpoint, mesh: str) -> None:
+    whole = dict(load_model(llama, is_dummy=True).named_buffers())
+    for rank in range(4):
+        sharding = shard_model(llama, Mesh.of(MESHES[mesh]).at(rank))
+        held = load_model(llama, is_dummy=True, sharding=sharding)
+        down = held.get_buffer("layers.1.mlp.down_proj.weight")
+        width = down.shape[1]
+        assert width == 32
+        assert torch.equal(
+            down, whole["layers.1.mlp.down_proj.weight"][:, rank * width : (rank + 1) * width]
+        )
+        norm = "layers.0.input_layernorm.weight_D"
+        assert torch.equal(held.get_buffer(norm), whole[norm])
 
 
 def test_heads_that_cannot_be_shared_are_refused(llama: Checkpoint) -> None:

@@ -165,7 +165,7 @@ def test_every_rank_equals_one_device_and_needs_every_collective(widths: Widths)
     mesh = Mesh.of(widths)
     xs = inputs(mesh)
     kinds: set[str] = set()
-    for seed in range(6):
+    for seed in range(4):
         world = FakeWorld(mesh.num_ranks)
         programs = [compile_rank(mesh.at(r), seed, world) for r in range(mesh.num_ranks)]
 
