@@ -219,6 +219,13 @@ def test_the_answer_repeats_what_was_asked():
     assert answer.usage.input_tokens == len(sent.prompt_token_ids)
 
 
+def test_a_text_that_is_cut_is_an_incomplete_item():
+    with running(FakeEngine(script="Hello, world")) as server:
+        answer = server.client().responses.create(model=MODEL, input="hi", max_output_tokens=5)
+        whole = server.client().responses.create(model=MODEL, input="hi")
+    assert (answer.output[0].status, whole.output[0].status) == ("incomplete", "completed")
+
+
 def test_max_output_tokens_makes_it_incomplete():
     with scripted(f"Looking.\n{LS}") as server:
         answer = ask(server, tools=[BASH], max_output_tokens=60)

@@ -3,11 +3,13 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import openai
 import pytest
 
 from tests.server.running import MODEL
 from tests.server.scripted_engine import call, scripted
+from tests.server.serving import wait_until
 from tests.server.test_responses import BASH, ask, heard
 
 
@@ -128,6 +130,21 @@ def test_a_response_that_is_being_written_is_cancelled_and_kept_as_far_as_it_cam
         assert last.status == "cancelled"
         assert last.output_text.startswith("word")
         assert len(last.output_text) < 900
+
+
+def test_a_response_that_is_answered_whole_is_stored_before_its_canceller_reads_it():
+    with scripted("word " * 200) as server, ThreadPoolExecutor(1) as beside:
+        server.engine.token_s = 0.05
+        asked = beside.submit(
+            httpx.post, f"{server.url}/v1/responses", json={"input": "hi"}, timeout=30
+        )
+        wait_until(lambda: bool(server.engine.seen), 20)
+        id = server.engine.seen[-1].request_id.rpartition("-")[0]
+        wait_until(lambda: bool(server.services.running.find(id)), 20)
+        cancelled = httpx.post(f"{server.url}/v1/responses/{id}/cancel", timeout=30)
+        assert cancelled.status_code == 200
+        assert cancelled.json() == asked.result(20).json()
+    assert cancelled.json()["status"] == "cancelled"
 
 
 def test_a_response_that_has_ended_cannot_be_cancelled(server):

@@ -113,7 +113,7 @@ class AnswerReader:
                 changes, finish = changes[:cut], "stop"
                 self._items.keep(changes[-1].item)
         if finish is not None:
-            changes += self._items.finish()
+            changes += self._items.finish(is_cut=finish != "stop")
             self._end(piece, finish)
         return changes
 

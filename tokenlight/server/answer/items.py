@@ -32,7 +32,7 @@ class Item:
     name: str = ""
     """Of the tool that is called."""
     is_complete: bool = True
-    """False for a call whose arguments are cut off or broken, and while it is being written."""
+    """False for what was cut off, and for a call that is broken or is being written."""
     pieces: list[str] = field(default_factory=list)
 
     @property
@@ -90,8 +90,10 @@ class Itemizer:
                         self._say("text", event.visible, changes)
         return changes
 
-    def finish(self) -> list[Change]:
+    def finish(self, *, is_cut: bool) -> list[Change]:
         changes: list[Change] = []
+        if is_cut and self._open_item is not None:
+            self._open_item.is_complete = False
         self._close(changes)
         return changes
 
