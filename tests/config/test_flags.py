@@ -60,6 +60,17 @@ def test_enforcing_eager_steps_turns_graphs_off(typed, value):
 
 
 @pytest.mark.parametrize(
+    ("typed", "value"),
+    [
+        ("--enable-deterministic-inference", "on"),
+        ("--no-enable-deterministic-inference", "off"),
+    ],
+)
+def test_deterministic_inference_asks_for_row_invariance(typed, value):
+    assert parse(typed)[0].row_invariance == value
+
+
+@pytest.mark.parametrize(
     ("argv", "message"),
     [
         (

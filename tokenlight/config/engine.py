@@ -132,6 +132,13 @@ class EngineConfig:
     a GPU: slower, for finding faults.
     """
 
+    row_invariance: Literal["on", "off"] = field(
+        default="off", metadata=flag("--enable-deterministic-inference", on="on", off="off")
+    )
+    """Whether a token's bits are the same on a GPU whatever shares its step and however its prompt
+    was cut: portable kernels only, which are slower. On a CPU it is always so.
+    """
+
     num_threads: int | None = field(default=None, metadata=flag("--num-threads"))
     """CPU threads. Default: one per physical core that this process may use."""
 

@@ -5,7 +5,7 @@ Call an op as a function: `kernels.rms_norm(x_TD, weight_D, eps=1e-6)`. Shapes a
 each contract has them.
 """
 
-from tokenlight.kernels.backends import load_backends
+from tokenlight.kernels.backends import load_backends, withdraw
 from tokenlight.kernels.explain import explain, explain_tuning
 from tokenlight.kernels.formats import FORMATS, Format
 from tokenlight.kernels.machine import default_device
@@ -80,6 +80,7 @@ __all__ = [
     "softcap",
     "to_float32",
     "weight_memory",
+    "withdraw",
     "write_kv_",
     "write_latent_",
 ]

@@ -23,3 +23,9 @@ def load_backends(device: str) -> None:
             module = op.contract.__module__.replace(".contract", f".{backend}")
             if find_spec(module):
                 import_module(module)
+
+
+def withdraw(backend: str) -> None:
+    """Compile nothing with this backend from now on, in this process."""
+    for op in OPS.values():
+        op.withdraw(backend)

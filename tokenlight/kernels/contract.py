@@ -134,6 +134,11 @@ class Op(Generic[P, R]):
         preferred = self._preferred.get(site)
         return max(able, key=lambda i: (i.backend == preferred, i.rank))
 
+    def withdraw(self, backend: str) -> None:
+        """Serve nothing with this implementation from now on; what was compiled keeps it."""
+        self.implementations = [i for i in self.implementations if i.backend != backend]
+        self._bound.clear()
+
     def prefer(self, backends: Mapping[Site, str]) -> None:
         """Choose these before ranks do, in place of what was preferred so far."""
         self._preferred = dict(backends)

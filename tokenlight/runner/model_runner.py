@@ -95,6 +95,9 @@ class ModelRunner:
         kernels.set_num_threads(threads_of_a_rank(config, machine))
         # What torch itself still does is small; its threads would spin on the kernels' cores.
         torch.set_num_threads(1)
+        if config.row_invariance == "on" and limits.device == "cuda":
+            # The tuned ones add in another order where rows are few, or are the vendor's.
+            kernels.withdraw("cuda")
         with told_when_out_of_memory(config.cache.memory_fraction):
             loaded, ranks = load_part(checkpoint, config, limits, rank=0)
             spare_bytes = None

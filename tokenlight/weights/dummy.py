@@ -76,7 +76,8 @@ def dummy_tensor(name: str, shape: tuple[int, ...], device: torch.device) -> Sto
 def _quantiles() -> Tensor:
     """The middle of each of 65,536 equally likely parts of the normal distribution, bfloat16."""
     levels = torch.arange(1 << _LEVELS_BITS, dtype=torch.float64) + 0.5
-    return (torch.special.ndtri(levels / (1 << _LEVELS_BITS)) * _STD).to(torch.bfloat16)
+    quantiles: Tensor = torch.special.ndtri(levels / (1 << _LEVELS_BITS))
+    return (quantiles * _STD).to(torch.bfloat16)
 
 
 def _mixed(

@@ -59,7 +59,7 @@ class Upload:
     def __init__(self, device: torch.device, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._device = device
         is_cuda = device.type == "cuda"
-        self._stream = torch.cuda.Stream(device) if is_cuda else None
+        self._stream = torch.cuda.Stream(device) if is_cuda else None  # type: ignore[no-untyped-call]
         self._buffers = [
             torch.empty(chunk_bytes, dtype=torch.uint8, pin_memory=is_cuda) for _ in range(2)
         ]
@@ -90,6 +90,6 @@ class Upload:
             buffer.copy_(part)
             there[start : start + chunk_bytes].copy_(buffer, non_blocking=True)
             if self._stream is not None:
-                event = torch.cuda.Event()
+                event = torch.cuda.Event()  # type: ignore[no-untyped-call]
                 event.record(self._stream)
                 self._sent[which] = event
