@@ -82,6 +82,14 @@ CASES = [
     for model, mesh in product(DENSE + SPARSE, MESHES)
     if model in SPARSE or not mesh.startswith("ep")
 ]
+# Three kinds of layers, three widths: shared experts are split less than the experts beside them.
+CASES += [
+    pytest.param("deepseek_v3", widths, id=f"deepseek_v3-widths-{widths.dense_tp}")
+    for widths in (
+        Widths(num_ranks=4, attn_tp=2, dense_tp=2, moe_tp=1),
+        Widths(num_ranks=4, attn_tp=1, dense_tp=1, moe_tp=1),
+    )
+]
 
 
 def save(name: str, path: Path) -> Checkpoint:

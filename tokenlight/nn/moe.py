@@ -140,7 +140,7 @@ class SparseMLP(TensorModule):
         self.shared_experts = GatedMLP(dim, shared_dim) if shared_dim else None
         self.register_buffer("e_score_correction_bias", None)
 
-    @placed("all", x_TD=REPLICATE, returns=PARTIAL)
+    @placed("all", x_TD=REPLICATE)  # gathered once, for the router and all experts
     def forward(self, x_TD: Tensor) -> Tensor:
         r = self.routing
         experts_TA, weights_TA = kernels.route(

@@ -5,7 +5,8 @@
     def forward(self, x_TD: Tensor) -> Tensor: ...
 
 says: in the group `dense_tp` all ranks give the same x_TD, and each returns its share of a sum.
-Outside its group a module works on whatever tokens it is given.
+Outside its group a module works on whatever tokens it is given. One that says nothing of its result
+is a place where modules meet: its inputs are brought, and what is inside is held to nothing.
 """
 
 from __future__ import annotations
@@ -55,19 +56,19 @@ class Declared(NamedTuple):
 
     role: str
     inputs: dict[str, Placement]
-    returns: Placement
+    returns: Placement | None
 
 
 class PlacementError(TypeError):
     """A module says of itself what its code does not do."""
 
 
-def placed(role: str, *, returns: Placement, **inputs: Placement) -> Callable[[F], F]:
+def placed(role: str, *, returns: Placement | None = None, **inputs: Placement) -> Callable[[F], F]:
     """Declare a module's boundary, on its `forward`.
 
     Args:
         role: the group that the module is split over.
-        returns: what its result is in this group.
+        returns: what its result is in this group; None: not said.
         inputs: what it wants of its tensors there; others come as they are.
     """
 

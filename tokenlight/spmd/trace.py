@@ -93,21 +93,24 @@ class _Trace(Tracer):
         if (told := declared(m)) is None:
             return super().call_module(m, forward, args, kwargs)
         code = type(m).forward.__code__
-        line = f"{code.co_filename}:{code.co_firstlineno}"
-        path = self.path_of_module(m)
-        names = code.co_varnames[1 : 1 + len(args)]  # after self
-        wanted = [told.inputs.get(name) for name in names]
+        path, line = self.path_of_module(m), f"{code.co_filename}:{code.co_firstlineno}"
+
+        def boundary(name: str, placement: Placement) -> Boundary:
+            return Boundary(path, line, told.role, name, placement)
+
         args = tuple(
-            arg
-            if want is None
-            else self._mark(enter, arg, Boundary(path, line, told.role, name, want))
-            for arg, name, want in zip(args, names, wanted, strict=True)
+            self._mark(enter, arg, boundary(name, told.inputs[name]))
+            if name in told.inputs
+            else arg
+            for name, arg in zip(code.co_varnames[1:], args, strict=False)  # after self
         )
-        boundary = Boundary(path, line, told.role, "its result", told.returns)
-        self._inside.append(boundary)
+        if told.returns is None:
+            return super().call_module(m, forward, args, kwargs)
+        result_is = boundary("its result", told.returns)
+        self._inside.append(result_is)
         result = super().call_module(m, forward, args, kwargs)
         self._inside.pop()
-        return self._mark(leave, result, boundary)
+        return self._mark(leave, result, result_is)
 
     def _mark(self, mark: Callable[[Tensor], Tensor], arg: Any, boundary: Boundary) -> Any:
         proxy = self.create_proxy("call_function", mark, (arg,), {})
