@@ -26,6 +26,8 @@ _LOG2_E = tl.constexpr(1.4426950408889634)
 _OWNERS = tl.constexpr(128)
 # With fewer programs than this, chunks get programs of their own. Two for each of 132 processors.
 _ENOUGH_PROGRAMS = 264
+# But not for more tokens: what chunks leave for the merge grows with both.
+_SPLIT_TOKENS = 256
 # From this many tokens of each request on, tiles are taller.
 _PREFILL_TOKENS = 64
 
@@ -56,7 +58,11 @@ def run(
     tile_queries = rows // group
     num_tiles = min(num_tokens, triton.cdiv(num_tokens, tile_queries) + num_requests)
     num_chunks = triton.cdiv(block_table.shape[1] * block_tokens, _CHUNK)
-    is_split = num_chunks > 1 and num_tiles * num_kv_heads < _ENOUGH_PROGRAMS
+    is_split = (
+        num_chunks > 1
+        and num_tokens <= _SPLIT_TOKENS
+        and num_tiles * num_kv_heads < _ENOUGH_PROGRAMS
+    )
     num_parts = num_chunks if is_split else 1
     shape = (num_tokens, num_heads, num_parts)
     f32 = torch.float32
