@@ -17,12 +17,13 @@ from tokenlight.checkpoint import open_checkpoint
 from tokenlight.kernels.contract import REFERENCE, Op
 
 FUSED = (kernels.add_rms_norm, kernels.linear_silu_mul, kernels.rope_write_kv_)
+AROUND_PRODUCTS = (kernels.linear_add, kernels.norm_linear, kernels.norm_linear_silu_mul)
 
 
 @pytest.fixture
 def only_references(monkeypatch: pytest.MonkeyPatch) -> None:
     """A target without any kernel for a fused op."""
-    for op in FUSED:
+    for op in FUSED + AROUND_PRODUCTS:
         left = [i for i in op.implementations if i.rank == REFERENCE]
         monkeypatch.setattr(op, "implementations", left)
 
@@ -84,3 +85,25 @@ def test_fused_where_there_is_a_kernel_and_equal(
 def test_a_norm_that_others_do_not_wait_for_is_left_alone(tmp_path: Path) -> None:
     """Without kernels nothing changes: the instructions are those that were traced."""
     assert ops_of(rig(tmp_path, "llama")).count("add") == 2 * 2
+
+
+# Per layer: products that take a sum along, that take a norm along, and a norm and an act.
+AROUND = {"llama": (2, 1, 1), "qwen3": (2, 1, 1), "gemma2": (0, 2, 0), "gemma3": (0, 2, 0)}
+
+
+@pytest.mark.usefixtures("only_references")
+@pytest.mark.parametrize("name", AROUND)
+def test_norms_and_sums_go_into_the_products_beside_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    prompt = list(range(3, 23))
+    want = rig(tmp_path, name).step({0: prompt})[0]
+    with_kernel(monkeypatch, kernels.linear_silu_mul)
+    ran = [with_kernel(monkeypatch, op) for op in AROUND_PRODUCTS]
+    fused = rig(tmp_path, name)
+    got = fused.step({0: prompt})[0]
+    layers = VARIANTS[name].config["num_hidden_layers"]
+    sums, norms, acts = AROUND[name]
+    # The last norm goes into the head.
+    assert [len(calls) for calls in ran] == [sums * layers, norms * layers + 1, acts * layers]
+    torch.testing.assert_close(got, want, rtol=0, atol=2e-5)

@@ -65,6 +65,15 @@ def _chain(first: Op[..., Any], second: Op[..., Any]) -> Pattern:
     return pattern
 
 
+def _linear_add(node: Any) -> Match | None:
+    if not _calls(node, kernels.add) or not _calls(product := node.args[1], kernels.linear):
+        return None
+    if len(product.users) > 1:
+        return None
+    args = (*product.args, node.args[0])
+    return Match(args, dict(product.kwargs), {product: None, node: None})
+
+
 def _rope_write_kv(node: Any) -> Match | None:
     if not _calls(node, kernels.write_kv_):
         return None
@@ -91,6 +100,10 @@ def _rope_write_kv(node: Any) -> Match | None:
 PATTERNS: tuple[tuple[Op[..., Any], Pattern], ...] = (
     (kernels.rope_write_kv_, _rope_write_kv),
     (kernels.linear_silu_mul, _chain(kernels.linear, kernels.silu_mul)),
+    # Where a product takes its sum along, its norm goes to the next product.
+    (kernels.linear_add, _linear_add),
+    (kernels.norm_linear_silu_mul, _chain(kernels.rms_norm, kernels.linear_silu_mul)),
+    (kernels.norm_linear, _chain(kernels.rms_norm, kernels.linear)),
     (kernels.add_rms_norm, _add_rms_norm),
 )
 
