@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -88,12 +89,18 @@ def test_parts_of_different_formats_are_joined_by_a_contract() -> None:
     assert names == ["linear", "linear", "concat_columns"]
 
 
-def test_what_computes_outside_a_contract_is_refused_with_its_line() -> None:
+@pytest.mark.parametrize(
+    ("name", "compute"),
+    [("cos", lambda x: x.cos()), ("relu", torch.relu), ("sub", lambda x: x - 1)],
+)
+def test_what_computes_outside_a_contract_is_refused_with_its_line(
+    name: str, compute: Callable[[Tensor], Tensor]
+) -> None:
     class Computes(nn.Module):
         def forward(self, step: SimpleNamespace) -> Tensor:
-            return (step.x_TD + step.x_TD).cos()
+            return compute(step.x_TD + step.x_TD)
 
-    with pytest.raises(TypeError, match=r"test_trace\.py:\d+: cos computes; call a contract"):
+    with pytest.raises(TypeError, match=rf"test_trace\.py:\d+: {name} computes; call a contract"):
         compiled(Computes(), x_TD=rows(8))
 
 

@@ -2,7 +2,6 @@
 """The modeling compiler: trace -> check -> place -> fuse -> lower, to one program per method."""
 
 from tokenlight.spmd.compile import Ranks, compile_method, placed_graph
-from tokenlight.spmd.infer import PROBE_ROWS, Rows
 from tokenlight.spmd.mesh import Mesh, Widths
 from tokenlight.spmd.native import NativeProgram
 from tokenlight.spmd.placement import (
@@ -18,11 +17,11 @@ from tokenlight.spmd.program import (
     Constant,
     Instruction,
     KvField,
-    Limits,
     Program,
     StepField,
     View,
 )
+from tokenlight.spmd.rows import PROBE_ROWS, Limits, Rows
 from tokenlight.spmd.shards import build_chain, pieces, weight_layouts
 
 __all__ = [

@@ -17,7 +17,8 @@ from tokenlight.spmd.lower import lower
 from tokenlight.spmd.mesh import Mesh
 from tokenlight.spmd.place import place
 from tokenlight.spmd.placement import Layout
-from tokenlight.spmd.program import Limits, Program
+from tokenlight.spmd.program import Program
+from tokenlight.spmd.rows import Limits
 from tokenlight.spmd.trace import trace
 
 

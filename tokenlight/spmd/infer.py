@@ -1,42 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes and dtypes of every node, without numbers, by running it on device "meta".
-
-Row counts differ from step to step, so the probe has row counts that nothing else has: a first
-dimension is T tokens, S sampled rows, or a multiple of one. All other dimensions are fixed.
-"""
+"""Shapes and dtypes of every node, without numbers, by running it on device "meta"."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.fx import Node
 from torch.fx.node import map_arg
 
 from tokenlight.kernels.contract import Op
 from tokenlight.spmd.trace import line_of
-
-PROBE_ROWS = {"T": 1009, "S": 1013}
-
-
-class Rows(NamedTuple):
-    """How many rows a tensor has: a multiple of the step's tokens, or of its sampled rows."""
-
-    of: Literal["T", "S"]
-    times: int = 1
-
-    def count(self, limits: Rows | Any) -> int:
-        return self.times * int(getattr(limits, self.of))
-
-
-def rows_of(value: Tensor) -> Rows:
-    """Which count the first dimension of an inferred tensor stands for."""
-    count = value.shape[0]
-    for of, probe in PROBE_ROWS.items():
-        if count and count % probe == 0:
-            return Rows("T" if of == "T" else "S", count // probe)
-    raise ValueError(f"the first dimension of {list(value.shape)} is no row count of a step")
 
 
 def infer_node(node: Node, module: nn.Module, probe: Any) -> Any:

@@ -16,19 +16,18 @@ from torch.fx.node import map_arg
 from tokenlight import kernels
 from tokenlight.kernels.comm import COLLECTIVES, Communicator, carried_by
 from tokenlight.kernels.contract import Implementation, Op
-from tokenlight.spmd.infer import Rows, rows_of
 from tokenlight.spmd.memory import Span, plan_memory
 from tokenlight.spmd.program import (
     Buffer,
     Constant,
     Instruction,
     KvField,
-    Limits,
     Operand,
     Program,
     StepField,
     View,
 )
+from tokenlight.spmd.rows import Limits, Rows, rows_of
 from tokenlight.spmd.trace import line_of, path_of
 
 
@@ -88,6 +87,8 @@ class _Lowering:
                 self._operands[node] = self._pick(node)
             case "call_method":
                 self._operands[node] = self._view(node)
+            case "call_function":
+                raise _computes(node)
 
     def _call(self, node: Node, op: Op[..., Any]) -> Any:
         value = node.meta["value"]
@@ -125,9 +126,7 @@ class _Lowering:
         value = node.meta["value"]
         many = value if _is_tuple(value) else (value,)
         if any(_storage(each) != _storage(owner) for each in many):
-            raise TypeError(
-                f"{line_of(node)}: {node.target} computes; call a contract of `kernels` instead"
-            )
+            raise _computes(node)
         seen = tuple(_view_of(views[0].buffer, each) for each in many)
         return seen if _is_tuple(value) else seen[0]
 
@@ -174,8 +173,13 @@ class _Lowering:
         ]
 
 
+def _computes(node: Node) -> TypeError:
+    name = node.target if isinstance(node.target, str) else node.target.__name__
+    return TypeError(f"{line_of(node)}: {name} computes; call a contract of `kernels` instead")
+
+
 def _num_bytes(rows: Rows, value: Tensor, limits: Limits) -> int:
-    return rows.count(limits) * value[0].numel() * value.element_size()
+    return rows.most(limits) * value[0].numel() * value.element_size()
 
 
 def _whole(buffer: int, value: Tensor) -> View:

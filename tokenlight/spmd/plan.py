@@ -12,9 +12,9 @@ from torch.fx import Graph, Node
 
 from tokenlight.kernels.comm import COLLECTIVES, Group, keep_part
 from tokenlight.kernels.contract import Op
-from tokenlight.spmd.infer import PROBE_ROWS, rows_of
 from tokenlight.spmd.moves import sent_bytes
 from tokenlight.spmd.placement import REPLICATE, Layout, shown
+from tokenlight.spmd.rows import PROBE_ROWS, rows_of
 from tokenlight.spmd.trace import path_of
 
 

@@ -5,20 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tokenlight.kernels.contract import Implementation, Op
-from tokenlight.spmd.infer import Rows
-
-
-class Limits(NamedTuple):
-    """The most rows that a program is run with: tokens, and sampled rows."""
-
-    T: int
-    S: int
+from tokenlight.spmd.rows import Limits, Rows
 
 
 @dataclass(frozen=True, slots=True)
