@@ -53,7 +53,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 2,
         "num_attention_heads": 8,
         "num_key_value_heads": 2,
-        "head_dim": 32,
+        "head_dim": 128,
         "tie_word_embeddings": False,
     },
 }

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -19,7 +19,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.gpu_models import SHAPES, write_model
 from tokenlight import wire
-from tokenlight.config import EngineConfig, ModelConfig, SchedulerConfig
+from tokenlight.config import CacheConfig, EngineConfig, ModelConfig, SchedulerConfig
 from tokenlight.control import Scheduler
 from tokenlight.engine.heartbeat import Board
 from tokenlight.engine.loop import Loop
@@ -35,8 +35,9 @@ MAX_STEPS = 4000
 class Clock:
     """Mail that asks for `batch` answers and stops the loop after so many steps."""
 
-    def __init__(self, batch: int, num_steps: int) -> None:
+    def __init__(self, batch: int, num_steps: int, context_tokens: int) -> None:
         self._batch = batch
+        self._context_tokens = context_tokens
         self._num_steps = num_steps
         self.loop: Loop
         self.num_sent = 0
@@ -57,7 +58,7 @@ class Clock:
             yield wire.Generate(
                 request_id=f"r{index}",
                 prompt_token_ids=wire.pack_token_ids(
-                    [(7 * index + i) % 2000 for i in range(CONTEXT_TOKENS)]
+                    [(7 * index + i) % 2000 for i in range(self._context_tokens)]
                 ),
                 sampling=wire.SamplingParams(temperature=0.0),
                 max_new_tokens=MAX_STEPS,
@@ -94,9 +95,11 @@ def count_waits() -> None:
     StagedLaunch.token_ids = timed  # type: ignore[assignment, method-assign]
 
 
-def play(runner: ModelRunner, batch: int, num_steps: int) -> Clock:
+def play(
+    runner: ModelRunner, batch: int, num_steps: int, context_tokens: int = CONTEXT_TOKENS
+) -> Clock:
     scheduler = Scheduler(scheduler_config(runner.config, hash_key=bytes(16)))
-    clock = Clock(batch, num_steps)
+    clock = Clock(batch, num_steps, context_tokens)
     board = Board(stats=scheduler.stats(), full_step_s=1.0)
     clock.loop = Loop(scheduler, runner, clock, board, overlap=runner.config.overlap)
     clock.loop.run()
@@ -105,21 +108,21 @@ def play(runner: ModelRunner, batch: int, num_steps: int) -> Clock:
     return clock
 
 
-def measure(runner: ModelRunner, name: str, batches: Iterable[int], *, has_profile: bool) -> None:
-    for batch in batches:
-        play(runner, batch, 20)
-        clock = play(runner, batch, NUM_STEPS)
-        step_us = (clock.ended_s - clock.started_s) / NUM_STEPS * 1e6
-        host_us = step_us - sum(waited) / len(waited) * 1e6
-        print(
-            f"{name} batch={batch} step_us={step_us:.0f} replay_us={replay_us(runner, batch):.0f} "
-            f"host_us={host_us:.0f} tokens_s_user={1e6 / step_us:.1f}",
-            flush=True,
-        )
-        if has_profile:
-            with profile(activities=[ProfilerActivity.CUDA]) as profiled:
-                play(runner, batch, PROFILED_STEPS)
-            print_kernels(profiled)
+def measure(runner: ModelRunner, name: str, batch: int, args: argparse.Namespace) -> None:
+    play(runner, batch, PROFILED_STEPS, args.context)
+    clock = play(runner, batch, args.steps, args.context)
+    step_us = (clock.ended_s - clock.started_s) / args.steps * 1e6
+    host_us = step_us - sum(waited) / len(waited) * 1e6
+    print(
+        f"{name} batch={batch} context={args.context} step_us={step_us:.0f} "
+        f"replay_us={replay_us(runner, batch):.0f} host_us={host_us:.0f} "
+        f"tokens_s_user={1e6 / step_us:.1f}",
+        flush=True,
+    )
+    if args.device == "cuda" and not args.no_profile:
+        with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+            play(runner, batch, PROFILED_STEPS, args.context)
+        print_kernels(profiled)
 
 
 def replay_us(runner: ModelRunner, batch: int) -> float:
@@ -153,6 +156,9 @@ def main() -> None:
     parser.add_argument("--layers", type=int)
     parser.add_argument("--device", default="cuda", choices=["cpu", "cuda"])
     parser.add_argument("--overlap", type=int, default=1)
+    parser.add_argument("--context", type=int, default=CONTEXT_TOKENS)
+    parser.add_argument("--block-size", type=int, default=CacheConfig().block_tokens)
+    parser.add_argument("--steps", type=int, default=NUM_STEPS)
     parser.add_argument("--no-profile", action="store_true")
     args = parser.parse_args()
     changes = {} if args.layers is None else {"num_hidden_layers": args.layers}
@@ -163,15 +169,18 @@ def main() -> None:
         runner = ModelRunner.load(
             EngineConfig(
                 model=ModelConfig(model=str(folder), load_format="dummy"),
+                cache=CacheConfig(block_tokens=args.block_size),
                 scheduler=SchedulerConfig(
-                    max_num_requests=16, max_model_tokens=8192, overlap=args.overlap
+                    max_num_requests=16,
+                    max_model_tokens=args.context + 2 * MAX_STEPS,
+                    overlap=args.overlap,
                 ),
                 device=args.device,
             )
         )
         print(f"{args.shape} loaded in {time.perf_counter() - started_s:.1f} s", flush=True)
-        has_profile = args.device == "cuda" and not args.no_profile
-        measure(runner, args.shape, args.batches, has_profile=has_profile)
+        for batch in args.batches:
+            measure(runner, args.shape, batch, args)
 
 
 if __name__ == "__main__":
