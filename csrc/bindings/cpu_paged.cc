@@ -18,7 +18,8 @@ void BindPagedOps(nb::module_& m) {
     nb::enum_<FloatType>(m, "FloatType")
         .value("f32", FloatType::kF32)
         .value("f16", FloatType::kF16)
-        .value("bf16", FloatType::kBf16);
+        .value("bf16", FloatType::kBf16)
+        .value("i8", FloatType::kI8);
     nb::class_<PagedBatch>(m, "PagedBatch", "Addresses of a step's arrays, which the caller keeps.")
         .def(
             "__init__",

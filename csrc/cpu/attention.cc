@@ -84,6 +84,8 @@ void AttendItems(const PlannedAttention& call, Worker& worker) {
             return TL_DISPATCH(AttendAll<Half>)(call, worker);
         case FloatType::kBf16:
             return TL_DISPATCH(AttendAll<Bf16>)(call, worker);
+        case FloatType::kI8:
+            return TL_DISPATCH(AttendAll<Int8>)(call, worker);
     }
 }
 
@@ -95,6 +97,8 @@ void MergeItems(const PlannedAttention& call, Worker& worker) {
             return TL_DISPATCH(MergeAll<Half>)(call, worker);
         case FloatType::kBf16:
             return TL_DISPATCH(MergeAll<Bf16>)(call, worker);
+        case FloatType::kI8:
+            return TL_DISPATCH(MergeAll<Int8>)(call, worker);
     }
 }
 

@@ -53,9 +53,9 @@ struct Span {
                     row = static_cast<const T*>(cache) +
                           ((blocks[column] * args.num_kv_heads + item.kv_head) * block_tokens +
                            offset) *
-                              args.head_dim;
+                              (args.head_dim + kRowExtra<T>);
                 } else {
-                    row += args.head_dim;
+                    row += args.head_dim + kRowExtra<T>;
                 }
                 ++offset;
             }
@@ -127,10 +127,11 @@ inline void AttendPartition(const Span<T>& span, std::int64_t partition, std::in
         if (!is_few) {
             TurnKeys(rows, head_dim, b.keys);
             ScoreTileTurned(b, stride, static_cast<int>(padded), span.num_rows, t);
-            continue;
+        } else {
+            PrefetchNext(span, a.k_cache, start + t + kTileTokens, start + end);
+            ScoreTileCached(b, padded, rows, head_dim, span.num_rows, t);
         }
-        PrefetchNext(span, a.k_cache, start + t + kTileTokens, start + end);
-        ScoreTileCached(b, padded, rows, head_dim, span.num_rows, t);
+        ScaleTile(b, rows, head_dim, span.num_rows, t, kTileTokens);
     }
     const int last_vector = (end + kLanes - 1) / kLanes;
     for (int row = 0; row < span.num_rows; ++row) {
@@ -155,6 +156,7 @@ inline void AttendPartition(const Span<T>& span, std::int64_t partition, std::in
     for (int t = static_cast<int>(low - start); t < end; t += kTileTokens) {
         const int count = static_cast<int>(Least<std::int64_t>(kTileTokens, end - t));
         span.FindRows(a.v_cache, start + t, count, rows);
+        ScaleTile(b, rows, head_dim, span.num_rows, t, count);
         if (is_few && value_dim == padded_value) {
             PrefetchNext(span, a.v_cache, start + t + kTileTokens, start + end);
             AddValueTile(b, rows, span.num_rows, padded_value, t, count);

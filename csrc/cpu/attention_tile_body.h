@@ -106,6 +106,20 @@ inline void ScoreTileTurned(const AttentionBuffers& b, std::int64_t stride, int 
     }
 }
 
+// Multiplies the scores, or the weights, of `count` tokens by the scales of their keys or values.
+template <class T>
+inline void ScaleTile(const AttentionBuffers& b, const T* const rows[kTileTokens], int head_dim,
+                      int num_rows, int tile_start, int count) {
+    if constexpr (kRowExtra<T> > 0) {
+        float scales[kTileTokens];
+        for (int j = 0; j < count; ++j) scales[j] = ScaleOf(rows[j], head_dim);
+        for (int row = 0; row < num_rows; ++row) {
+            float* scores = b.scores + row * kPartitionTokens + tile_start;
+            for (int j = 0; j < count; ++j) scores[j] *= scales[j];
+        }
+    }
+}
+
 // `fill` in the lanes of vector v that lie outside [low, high).
 inline Vec Outside(Vec x, int v, int low, int high, float fill) {
     static const float kLane[kLanes] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};

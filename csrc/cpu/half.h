@@ -14,6 +14,26 @@ struct Bf16 {
     std::uint16_t bits;
 };
 
+struct Int8 {
+    std::int8_t value;
+};
+
+// Elements of a row of `width` numbers in memory: int8 rows end with their scale.
+template <class T>
+constexpr std::int64_t kRowExtra = 0;
+template <>
+inline constexpr std::int64_t kRowExtra<Int8> = 4;
+
+template <class T>
+inline float ScaleOf(const T*, std::int64_t) {
+    return 1.0F;
+}
+inline float ScaleOf(const Int8* row, std::int64_t width) {
+    float scale;
+    std::memcpy(&scale, row + width, sizeof(scale));
+    return scale;
+}
+
 inline float FloatOfBits(std::uint32_t bits) {
     float value;
     std::memcpy(&value, &bits, sizeof(value));
@@ -27,6 +47,8 @@ inline std::uint32_t BitsOfFloat(float value) {
 }
 
 inline float ToFloat(float value) { return value; }
+
+inline float ToFloat(Int8 value) { return value.value; }
 
 inline float ToFloat(Bf16 value) { return FloatOfBits(std::uint32_t{value.bits} << 16); }
 

@@ -25,6 +25,8 @@ void WriteLatent(const WriteLatentArgs& args, Worker& worker) {
             return TL_DISPATCH(WriteLatentTokens<Half>)(args, worker);
         case FloatType::kBf16:
             return TL_DISPATCH(WriteLatentTokens<Bf16>)(args, worker);
+        case FloatType::kI8:
+            return;  // no caller has such a cache
     }
 }
 

@@ -5,7 +5,9 @@
 
 namespace tokenlight::cpu {
 
-enum class FloatType { kF32, kF16, kBf16 };
+// kI8: a row of whole numbers q, |q| <= 127, then the four bytes of the float32 that they are
+// multiples of.
+enum class FloatType { kF32, kF16, kBf16, kI8 };
 
 // How a step's requests address the cache: plain views of the caller's arrays, which outlive the
 // call.

@@ -17,6 +17,8 @@ void RopeWriteKv(const RopeWriteKvArgs& args, Worker& worker) {
             return TL_DISPATCH(RopeWriteKvTokens<Half>)(args, worker);
         case FloatType::kBf16:
             return TL_DISPATCH(RopeWriteKvTokens<Bf16>)(args, worker);
+        case FloatType::kI8:
+            return TL_DISPATCH(RopeWriteKvTokens<Int8>)(args, worker);
     }
 }
 

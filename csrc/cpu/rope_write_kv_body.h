@@ -17,8 +17,8 @@ inline void WriteHeads(const RopeWriteKvArgs& a, std::int64_t token, std::int64_
     const std::int64_t row = position % kv.batch.block_tokens;
     float key[kMaxHeadDim];
     for (std::int64_t h = 0; h < kv.num_heads; ++h) {
-        const std::int64_t at =
-            ((block * kv.num_heads + h) * kv.batch.block_tokens + row) * kv.head_dim;
+        const std::int64_t at = ((block * kv.num_heads + h) * kv.batch.block_tokens + row) *
+                                (kv.head_dim + kRowExtra<T>);
         const float* k = kv.k + token * kv.k_stride + h * kv.head_dim;
         if (a.k_weight != nullptr) {
             RmsNormRow(key, k, a.k_weight, width, a.eps);

@@ -30,6 +30,11 @@ inline Vec Load(const Bf16* p) {
     const __m128i* q = reinterpret_cast<const __m128i*>(p);
     return {FromBf16(_mm_loadu_si128(q)), FromBf16(_mm_loadu_si128(q + 1))};
 }
+inline Vec Load(const Int8* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+}
 // The first n lanes (n < 16), zero in the others.
 template <class T>
 inline Vec LoadN(const T* p, int n) {

@@ -29,6 +29,14 @@ inline Vec Load(const Bf16* p) {
     const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
 }
+inline Vec Load(const Int8* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+}
+inline Vec LoadN(const Int8* p, int n) {
+    const __m128i bytes = _mm_maskz_loadu_epi8(FirstLanes(n), p);
+    return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+}
 // The first n lanes (n < 16), zero in the others.
 inline Vec LoadN(const float* p, int n) { return {_mm512_maskz_loadu_ps(FirstLanes(n), p)}; }
 inline Vec LoadN(const Half* p, int n) {

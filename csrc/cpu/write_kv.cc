@@ -23,6 +23,8 @@ void WriteKv(const WriteKvArgs& args, Worker& worker) {
             return TL_DISPATCH(WriteKvTokens<Half>)(args, worker);
         case FloatType::kBf16:
             return TL_DISPATCH(WriteKvTokens<Bf16>)(args, worker);
+        case FloatType::kI8:
+            return TL_DISPATCH(WriteKvTokens<Int8>)(args, worker);
     }
 }
 

@@ -7,6 +7,25 @@ inline void ConvertRow(T* out, const float* x, int width) {
     if (full < width) StoreN(out + full, LoadN(x + full, width - full), width - full);
 }
 
+// Rounds to the nearest multiple of the largest magnitude / 127.
+inline void ConvertRow(Int8* out, const float* x, int width) {
+    float most = 0.0F;
+    bool is_finite = true;
+    for (int i = 0; i < width; ++i) {
+        const float magnitude = std::fabs(x[i]);
+        is_finite = is_finite && magnitude < INFINITY;
+        most = Most(most, magnitude);
+    }
+    // Of what is no number nothing must be made that looks like one.
+    const float scale = is_finite ? most / 127.0F : NAN;
+    const float inverse = is_finite && most > 1e-30F ? 127.0F / most : 0.0F;
+    for (int i = 0; i < width; ++i) {
+        const float q = is_finite ? std::nearbyintf(x[i] * inverse) : 0.0F;
+        out[i].value = static_cast<std::int8_t>(q);
+    }
+    std::memcpy(out + width, &scale, sizeof(scale));
+}
+
 template <class T>
 inline void WriteKvTokens(const WriteKvArgs& a, Worker& worker) {
     std::int64_t request = 0;
@@ -19,8 +38,8 @@ inline void WriteKvTokens(const WriteKvArgs& a, Worker& worker) {
             const std::int64_t block = a.batch.Row(request)[position / a.batch.block_tokens];
             const std::int64_t row = position % a.batch.block_tokens;
             for (std::int64_t h = 0; h < a.num_heads; ++h) {
-                const std::int64_t at =
-                    ((block * a.num_heads + h) * a.batch.block_tokens + row) * a.head_dim;
+                const std::int64_t at = ((block * a.num_heads + h) * a.batch.block_tokens + row) *
+                                        (a.head_dim + kRowExtra<T>);
                 const int width = static_cast<int>(a.head_dim);
                 ConvertRow(static_cast<T*>(a.k_cache) + at, a.k + t * a.k_stride + h * a.head_dim,
                            width);

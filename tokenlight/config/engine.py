@@ -51,11 +51,12 @@ class CacheConfig:
     memory_fraction: float = field(default=0.9, metadata=flag("--gpu-memory-utilization"))
     """Share of the GPU's memory for weights, activations and KV together, above 0 and at most 1."""
 
-    kv_dtype: Literal["auto", "float32", "float16", "bfloat16", "fp8"] = field(
+    kv_dtype: Literal["auto", "float32", "float16", "bfloat16", "int8", "fp8"] = field(
         default="auto", metadata=flag("--kv-cache-dtype")
     )
     """Type of stored keys and values. auto: float16 on a CPU, or float32 for a float32 checkpoint;
-    on a GPU the activations' own. fp8 is not available yet.
+    on a GPU the activations' own. int8 is for CPUs: half of the memory, a scale per token and head.
+    fp8 is not available yet.
     """
 
     prefix_reuse: Literal["off", "exact"] = field(

@@ -77,6 +77,8 @@ class FloatType(enum.Enum):
 
     bf16 = 2
 
+    i8 = 3
+
 class PagedBatch:
     """Addresses of a step's arrays, which the caller keeps."""
 

@@ -18,6 +18,9 @@ FLOAT_TYPES = {
     torch.bfloat16: _cpu.FloatType.bf16,
 }
 
+# What a cache of keys and values may be: see kv_rows.py.
+KV_TYPES = {**FLOAT_TYPES, torch.int8: _cpu.FloatType.i8}
+
 WEIGHT_FORMATS: dict[Format, _cpu.WeightFormat] = {
     f: _cpu.WeightFormat[f.name]
     for f in (*(f for f in FORMATS.values() if f.is_dense), *TILE16.values())

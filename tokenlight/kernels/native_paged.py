@@ -2,7 +2,7 @@
 """What instructions over the paged cache have in common."""
 
 from tokenlight.kernels import _cpu
-from tokenlight.kernels.native import FLOAT_TYPES
+from tokenlight.kernels.native import KV_TYPES
 from tokenlight.kernels.native_call import NativeCall, NativeTensor
 
 
@@ -28,7 +28,7 @@ def kv_node(call: NativeCall, *, k: int, v: int, k_cache: int) -> _cpu.KvNode:
         paged_places(
             call, query_starts=starts, block_table=starts + 1, slots=starts + 2, cache=cache
         ),
-        FLOAT_TYPES[cache.dtype],
+        KV_TYPES[cache.dtype],
         num_heads,
         head_dim,
         keys.strides[0],

@@ -9,12 +9,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from tokenlight.kernels.kv_rows import row_elements
 from tokenlight.nn import CacheSpec
 
 
 def kv_bytes_per_token(layers: Sequence[CacheSpec], dtype: torch.dtype) -> int:
     """What all layers keep of one token."""
-    return sum(spec.token_elements for spec in layers) * dtype.itemsize
+    return sum(_row_elements(spec, dtype) for spec in layers) * dtype.itemsize
+
+
+def _row_elements(spec: CacheSpec, dtype: torch.dtype) -> int:
+    return sum(heads * row_elements(dtype, each) for heads, each in spec.tensors)
 
 
 class DevicePool:
@@ -30,17 +35,17 @@ class DevicePool:
         device: torch.device | str = "cpu",
     ) -> None:
         pool_tokens = num_blocks * block_tokens
-        num_elements = pool_tokens * sum(spec.token_elements for spec in layers)
+        num_elements = pool_tokens * sum(_row_elements(spec, dtype) for spec in layers)
         # Not zeroed: on a CPU the system then commits pages only as blocks are first written.
         self._memory = torch.empty(num_elements, dtype=dtype, device=device)
-        sizes = [pool_tokens * heads * each for spec in layers for heads, each in spec.tensors]
+        rows = [
+            [(heads, row_elements(dtype, each)) for heads, each in spec.tensors] for spec in layers
+        ]
+        sizes = [pool_tokens * heads * each for layer in rows for heads, each in layer]
         parts = iter(torch.split(self._memory, sizes))
         self._layers = [
-            tuple(
-                next(parts).view(num_blocks, heads, block_tokens, each)
-                for heads, each in spec.tensors
-            )
-            for spec in layers
+            tuple(next(parts).view(num_blocks, heads, block_tokens, each) for heads, each in layer)
+            for layer in rows
         ]
 
     def layer(self, index: int) -> tuple[Tensor, ...]:

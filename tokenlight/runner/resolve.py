@@ -193,6 +193,13 @@ def _kv_dtype(asked: str, shape: ModelShape, device: str, dtype: torch.dtype) ->
             "--kv-cache-dtype fp8: the kernels of this version read no fp8 keys and values; "
             "use auto, float16 or bfloat16"
         )
+    if asked == "int8":
+        if device != "cpu" or any(len(spec.tensors) != 2 for spec in shape.layers):
+            raise ConfigError(
+                "--kv-cache-dtype int8 is for the keys and values of plain attention on a CPU; "
+                "use auto here"
+            )
+        return torch.int8
     if asked != "auto":
         return _DTYPES[asked]
     if device == "cuda":

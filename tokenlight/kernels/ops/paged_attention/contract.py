@@ -29,7 +29,8 @@ def paged_attention(  # noqa: PLR0913 - the parts of a paged batch
 
     Args:
         q_THd: queries; heads and dimensions contiguous, tokens may be strided.
-        k_cache_BKPd: contiguous; float32, float16, bfloat16 or float8_e4m3fn. Rows that no query
+        k_cache_BKPd: contiguous; float32, float16, bfloat16, float8_e4m3fn, or int8 with d + 4
+            elements in a row (kernels/kv_rows.py). Rows that no query
             sees may hold anything.
         v_cache_BKPd: same shape and dtype.
         query_starts: int32 [R+1]; request r owns tokens query_starts[r] to query_starts[r+1].

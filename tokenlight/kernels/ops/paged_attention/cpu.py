@@ -4,13 +4,14 @@ from torch import Tensor
 
 from tokenlight.kernels import _cpu
 from tokenlight.kernels.contract import TUNED
-from tokenlight.kernels.native import F32, FLOAT_TYPES, paged_batch
+from tokenlight.kernels.kv_rows import row_elements
+from tokenlight.kernels.native import F32, KV_TYPES, paged_batch
 from tokenlight.kernels.native_call import NativeCall
 from tokenlight.kernels.native_paged import paged_places
 from tokenlight.kernels.ops.paged_attention.contract import paged_attention
 
 
-@paged_attention.implement("cpu", device="cpu", dtypes=F32, stored=FLOAT_TYPES, rank=TUNED)
+@paged_attention.implement("cpu", device="cpu", dtypes=F32, stored=KV_TYPES, rank=TUNED)
 def cpu(  # noqa: PLR0913 - the parts of a paged batch
     q_THd: Tensor,
     k_cache_BKPd: Tensor,
@@ -29,7 +30,7 @@ def cpu(  # noqa: PLR0913 - the parts of a paged batch
     num_kv_heads = k_cache_BKPd.shape[1]
     if (
         q_THd.stride()[1:] != (head_dim, 1)
-        or k_cache_BKPd.shape[3] != head_dim
+        or k_cache_BKPd.shape[3] != row_elements(k_cache_BKPd.dtype, head_dim)
         or num_heads % num_kv_heads
         or v_cache_BKPd.shape != k_cache_BKPd.shape
         or v_cache_BKPd.dtype != k_cache_BKPd.dtype
@@ -51,7 +52,7 @@ def cpu(  # noqa: PLR0913 - the parts of a paged batch
         v_cache_BKPd.data_ptr(),
         kv_lens.data_ptr(),
         _sinks_address(sinks_H, num_heads),
-        FLOAT_TYPES[k_cache_BKPd.dtype],
+        KV_TYPES[k_cache_BKPd.dtype],
         num_heads,
         num_kv_heads,
         head_dim,
@@ -92,7 +93,7 @@ def entry(call: NativeCall) -> bool:
         call.place(4),
         call.place(7),
         paged_places(call, query_starts=3, block_table=5, slots=6, cache=k_cache),
-        FLOAT_TYPES[k_cache.dtype],
+        KV_TYPES[k_cache.dtype],
         num_heads,
         k_cache.shape[0],
         head_dim,

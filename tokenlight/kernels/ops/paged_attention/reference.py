@@ -3,6 +3,7 @@ import torch
 from torch import Tensor
 
 from tokenlight.kernels.contract import REFERENCE
+from tokenlight.kernels.kv_rows import load_rows
 from tokenlight.kernels.ops.paged_attention.contract import paged_attention
 
 
@@ -49,5 +50,5 @@ def _gather(cache_BKPd: Tensor, blocks: Tensor, kv_len: int, num_heads: int) -> 
     """A request's keys or values as float32 [H, L, d]."""
     if blocks.numel() and not 0 <= int(blocks.min()) <= int(blocks.max()) < len(cache_BKPd):
         raise IndexError(f"a block is outside the pool of {len(cache_BKPd)}")
-    rows_KLd = cache_BKPd[blocks.long()].transpose(0, 1).flatten(1, 2)[:, :kv_len].float()
+    rows_KLd = load_rows(cache_BKPd[blocks.long()].transpose(0, 1).flatten(1, 2)[:, :kv_len])
     return rows_KLd.repeat_interleave(num_heads // rows_KLd.shape[0], dim=0)

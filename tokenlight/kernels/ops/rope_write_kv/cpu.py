@@ -4,7 +4,8 @@ from torch import Tensor
 
 from tokenlight.kernels import _cpu
 from tokenlight.kernels.contract import TUNED
-from tokenlight.kernels.native import F32, FLOAT_TYPES, paged_batch
+from tokenlight.kernels.kv_rows import row_elements
+from tokenlight.kernels.native import F32, KV_TYPES, paged_batch
 from tokenlight.kernels.native_call import NativeCall
 from tokenlight.kernels.native_paged import kv_node
 from tokenlight.kernels.ops.rope_write_kv.contract import rope_write_kv_
@@ -12,7 +13,7 @@ from tokenlight.kernels.ops.rope_write_kv.contract import rope_write_kv_
 _MAX_HEAD_DIM = 1024  # kMaxHeadDim of csrc/cpu/rope_write_kv.h
 
 
-@rope_write_kv_.implement("cpu", device="cpu", dtypes=F32, stored=FLOAT_TYPES, rank=TUNED)
+@rope_write_kv_.implement("cpu", device="cpu", dtypes=F32, stored=KV_TYPES, rank=TUNED)
 def cpu(  # noqa: PLR0913 - what lies between a projection and attention
     q_THd: Tensor,
     k_TKd: Tensor,
@@ -45,7 +46,7 @@ def cpu(  # noqa: PLR0913 - what lies between a projection and attention
         or rotated % 2
         or rotated > head_dim
         or not cos_sin_Tr.is_contiguous()
-        or k_cache_BKPd.shape[1::2] != (num_heads, head_dim)
+        or k_cache_BKPd.shape[1::2] != (num_heads, row_elements(k_cache_BKPd.dtype, head_dim))
         or v_cache_BKPd.shape != k_cache_BKPd.shape
         or v_cache_BKPd.dtype != k_cache_BKPd.dtype
         or not v_cache_BKPd.is_contiguous()
@@ -70,7 +71,7 @@ def cpu(  # noqa: PLR0913 - what lies between a projection and attention
         positions_T.data_ptr(),
         0 if q_weight_d is None else q_weight_d.data_ptr(),
         0 if k_weight_d is None else k_weight_d.data_ptr(),
-        FLOAT_TYPES[k_cache_BKPd.dtype],
+        KV_TYPES[k_cache_BKPd.dtype],
         num_q_heads,
         num_heads,
         head_dim,

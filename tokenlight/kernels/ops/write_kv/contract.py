@@ -22,7 +22,8 @@ def write_kv_(
     Args:
         k_TKd: keys; heads and dimensions contiguous, tokens may be strided.
         v_TKd: values, likewise.
-        k_cache_BKPd: contiguous; float32, float16, bfloat16, or float8_e4m3fn, which clamps to 448.
+        k_cache_BKPd: contiguous; float32, float16, bfloat16, float8_e4m3fn, which clamps to 448, or
+            int8 with d + 4 elements in a row, its scale the last (kernels/kv_rows.py).
         v_cache_BKPd: same shape and dtype.
         positions_T: int32; a token of request r goes to block `block_table[slots[r], position //
             P]`, row position % P.

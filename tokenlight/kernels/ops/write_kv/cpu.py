@@ -4,13 +4,14 @@ from torch import Tensor
 
 from tokenlight.kernels import _cpu
 from tokenlight.kernels.contract import TUNED
-from tokenlight.kernels.native import F32, FLOAT_TYPES, paged_batch
+from tokenlight.kernels.kv_rows import row_elements
+from tokenlight.kernels.native import F32, KV_TYPES, paged_batch
 from tokenlight.kernels.native_call import NativeCall
 from tokenlight.kernels.native_paged import kv_node
 from tokenlight.kernels.ops.write_kv.contract import write_kv_
 
 
-@write_kv_.implement("cpu", device="cpu", dtypes=F32, stored=FLOAT_TYPES, rank=TUNED)
+@write_kv_.implement("cpu", device="cpu", dtypes=F32, stored=KV_TYPES, rank=TUNED)
 def cpu(
     k_TKd: Tensor,
     v_TKd: Tensor,
@@ -27,7 +28,7 @@ def cpu(
         or v_TKd.dtype != torch.float32
         or k_TKd.stride()[1:] != (head_dim, 1)
         or v_TKd.stride()[1:] != (head_dim, 1)
-        or k_cache_BKPd.shape[1::2] != (num_heads, head_dim)
+        or k_cache_BKPd.shape[1::2] != (num_heads, row_elements(k_cache_BKPd.dtype, head_dim))
         or v_cache_BKPd.shape != k_cache_BKPd.shape
         or v_cache_BKPd.dtype != k_cache_BKPd.dtype
         or not v_cache_BKPd.is_contiguous()
@@ -47,7 +48,7 @@ def cpu(
         k_cache_BKPd.data_ptr(),
         v_cache_BKPd.data_ptr(),
         positions_T.data_ptr(),
-        FLOAT_TYPES[k_cache_BKPd.dtype],
+        KV_TYPES[k_cache_BKPd.dtype],
         num_heads,
         head_dim,
         k_TKd.stride(0),

@@ -3,6 +3,7 @@ import torch
 from torch import Tensor
 
 from tokenlight.kernels.contract import REFERENCE
+from tokenlight.kernels.kv_rows import store_rows
 from tokenlight.kernels.ops.write_kv.contract import write_kv_
 
 
@@ -27,4 +28,4 @@ def reference(
     for cache, rows in ((k_cache_BKPd, k_TKd), (v_cache_BKPd, v_TKd)):
         if cache.dtype is torch.float8_e4m3fn:
             rows = rows.clamp(-448, 448)  # torch makes NaN of what is larger
-        cache[blocks_T, :, positions_T % block_tokens] = rows.to(cache.dtype)
+        cache[blocks_T, :, positions_T % block_tokens] = store_rows(rows, cache.dtype)
