@@ -15,6 +15,7 @@ from tokenlight.kernels import tuning
 from tokenlight.kernels.case import Case
 from tokenlight.kernels.contract import PORTABLE, REFERENCE, TUNED, Op, Site, op
 from tokenlight.kernels.formats import FORMATS
+from tokenlight.kernels.ops import OPS
 
 ROOT = Path(__file__).parents[2]
 SITE = Site("cpu", torch.float32, torch.float32, None)
@@ -106,6 +107,16 @@ def test_another_machine_or_version_has_another_file(tmp_path: Path, monkeypatch
         monkeypatch.setattr(tuning, "machine_facts", lambda device, other=other: other)
         assert tuning.tuning_path("cpu", tmp_path) != here
     assert read_env().cache_dir in tuning.tuning_path("cpu").parents
+
+
+@pytest.mark.parametrize("name", ["rms_norm", "rope_write_kv_", "silu_mul", "sample"])
+def test_a_gpu_is_measured_on_what_its_models_compute(name: str) -> None:
+    """Sites in bfloat16, or of logits; on the device "meta", since there may be no GPU."""
+    sites = {
+        OPS[name].site(*case.args, **case.kwargs) for case in tuning.benches_of(OPS[name], "meta")
+    }
+    dtypes = {site.dtype for site in sites}
+    assert dtypes == ({torch.float32} if name == "sample" else {torch.bfloat16})
 
 
 SLOW_PLUGIN = """

@@ -21,7 +21,7 @@ import torch
 from tokenlight import __version__
 from tokenlight.base.env import read_env
 from tokenlight.base.log import get_log
-from tokenlight.kernels.case import Case
+from tokenlight.kernels.case import Case, in_dtype
 from tokenlight.kernels.contract import REFERENCE, Implementation, Op, Site
 from tokenlight.kernels.formats import Format
 from tokenlight.kernels.machine import features
@@ -71,9 +71,12 @@ def measure(op: Op[..., Any], implementation: Implementation[..., Any], case: Ca
 
 
 def benches_of(op: Op[..., Any], device: str) -> list[Case]:
+    """What an op is measured on: float32 activations on a CPU, bfloat16 on a GPU."""
     room = import_module(op.contract.__module__.replace(".contract", ".cases"))
     benches: list[Case] = room.benches(device)
-    return benches
+    if device == "cpu":
+        return benches
+    return [in_dtype(case, torch.bfloat16) if case.activations else case for case in benches]
 
 
 def tune(op: Op[..., Any], cases: list[Case], measured: Measure = measure) -> Iterator[Tuned]:

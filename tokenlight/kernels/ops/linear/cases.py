@@ -80,6 +80,13 @@ def cases(device: str) -> list[Case]:
 
 
 def benches(device: str) -> list[Case]:
+    if device != "cpu":  # the matrices of an 8B model
+        shapes = [(6144, 4096), (4096, 4096), (24576, 4096), (4096, 12288)]
+        return [
+            _case("bf16", t, n, k, device, whole=False, biased=False)
+            for n, k in shapes
+            for t in (1, 16, 64, 2048)
+        ]
     shapes = [(960, 576), (576, 576), (3072, 576), (576, 1536)]
     made = [
         _case(name, t, n, k, device, whole=False, biased=False)

@@ -39,9 +39,8 @@ def benches(device: str) -> list[Case]:
         "8 decodes at 512": ((1, 512),) * 8,
         "prefill 128 at 2K": ((128, 2176),),
     }
-    return [
-        _case(name, Shape(b, 16, 512, 64, 16, torch.float16), device) for name, b in batches.items()
-    ]
+    dtype = torch.float16 if device == "cpu" else torch.bfloat16
+    return [_case(name, Shape(b, 16, 512, 64, 16, dtype), device) for name, b in batches.items()]
 
 
 def parts(case: Case) -> list[Part]:
