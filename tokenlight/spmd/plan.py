@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -64,7 +64,10 @@ def read_layers(graph: Graph) -> list[Layer]:
         (name, tuple(_call(node, name) for node in part))
         for name, part in groupby(nodes, key=lambda node: _layer_of(path_of(node)))
     ]
-    return [Layer(tuple(name for name, _ in same), calls) for calls, same in _grouped(layers)]
+    return [
+        Layer(tuple(name for name, _ in same), calls)
+        for calls, same in groupby(layers, key=lambda layer: layer[1])
+    ]
 
 
 def read_weights(shapes: nn.Module, layouts: dict[str, Layout]) -> list[Weight]:
@@ -88,12 +91,6 @@ def sent_per_row(layers: Iterable[Layer], row: str) -> float:
         for call in layer.calls
         if call.row == row
     )
-
-
-def _grouped(
-    layers: Sequence[tuple[str, tuple[Call, ...]]],
-) -> list[tuple[tuple[Call, ...], list[tuple[str, tuple[Call, ...]]]]]:
-    return [(calls, list(same)) for calls, same in groupby(layers, key=lambda layer: layer[1])]
 
 
 def _call(node: Node, layer: str) -> Call:
