@@ -4,6 +4,7 @@ ran, whatever was cached; and it is told once.
 """
 
 import random
+from collections.abc import Callable
 from dataclasses import replace as with_fields
 
 import numpy as np
@@ -17,6 +18,8 @@ from tests.models.tiny import llama_config, random_llama, write_gguf
 from tokenlight import wire
 from tokenlight.base.errors import InvalidRequest
 from tokenlight.engine.request import make_request
+from tokenlight.models import CompiledModel
+from tokenlight.nn import Step
 from tokenlight.runner import prompt_logprobs
 
 TELLING = wire.SamplingParams(temperature=0.0, num_prompt_logprobs=3)
@@ -108,29 +111,43 @@ def test_an_aborted_request_leaves_nothing_behind(rig):
     assert not rig.runner._prompts._prompts
 
 
+class OtherHead:
+    """A model whose head is disturbed; everything before it is real."""
+
+    def __init__(self, model: CompiledModel, logits: Callable[..., torch.Tensor]) -> None:
+        self.hidden = model.hidden
+        self.logits = logits
+
+    def __call__(self, step: Step) -> torch.Tensor:
+        return self.logits(self.hidden(step), step.sampled_rows)
+
+
 def test_rows_go_through_the_head_a_slice_at_a_time(rig, monkeypatch):
-    most, logits = [], rig.runner._model.logits
-    monkeypatch.setattr(
-        rig.runner._model, "logits", lambda x, rows: most.append(len(rows)) or logits(x, rows)
-    )
-    monkeypatch.setattr(prompt_logprobs, "_SLICE_ROWS", 10)
+    most, model = [], rig.runner._model
+
+    def counted(x_TD: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        most.append(len(rows))
+        return model.logits(x_TD, rows)
+
+    monkeypatch.setattr(rig.runner, "_model", OtherHead(model, counted))
+    monkeypatch.setattr(prompt_logprobs, "SLICE_ROWS", 10)
     rig.play({0: [ASKED]})
     assert max(most) == 10
     assert sum(most) >= len(PROMPT)
 
 
 def test_a_prompt_row_that_is_not_finite_ends_its_request_alone(rig, monkeypatch):
-    logits = rig.runner._model.logits
+    model = rig.runner._model
 
     def poisoned(x_TD: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        logits_SV = logits(x_TD, rows)
+        logits_SV = model.logits(x_TD, rows)
         if len(rows) > 5:  # rows of the prompt; the sampled ones are fewer
             logits_SV[5, 77] = float("inf")
         return logits_SV
 
     other = generate("other", [5, 6, 7], max_new_tokens=4)
     alone = rig.play({0: [other]})[0]["other"]
-    monkeypatch.setattr(rig.runner._model, "logits", poisoned)
+    monkeypatch.setattr(rig.runner, "_model", OtherHead(model, poisoned))
     answers, stats = rig.play({0: [ASKED, other]}, max_step_tokens=16, max_num_requests=4)
     assert answers["asked"].finish_reason == "error"
     assert "not finite" in answers["asked"].error
