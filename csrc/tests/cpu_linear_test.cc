@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cpu/activation.h"
 #include "cpu/embedding.h"
 #include "cpu/half.h"
 #include "cpu/linear.h"
@@ -71,13 +72,48 @@ void TestProduct(WeightFormat format, std::int64_t num_rows, std::int64_t n, std
     }
 }
 
+// The bits of a product and SiluMul of it, for few rows and for many.
+void TestGated(WeightFormat format, std::int64_t num_rows, std::int64_t half, std::int64_t k) {
+    const std::int64_t n = 2 * half;
+    std::vector<std::uint8_t> weight(static_cast<std::size_t>(n * RowBytes(format, k)));
+    Fill(format, weight, n, k);
+    const std::vector<float> x = RandomFloats(static_cast<std::size_t>(num_rows * k), 4);
+    const std::vector<float> bias = RandomFloats(static_cast<std::size_t>(n), 3);
+    std::vector<float> both(static_cast<std::size_t>(num_rows * n)), want(both.size() / 2),
+        got(both.size() / 2, NAN);
+    ThreadPool& pool = ThreadPool::Get();
+    for (const bool is_gated : {false, true}) {
+        LinearArgs args{is_gated ? got.data() : both.data(),
+                        x.data(),
+                        weight.data(),
+                        bias.data(),
+                        num_rows,
+                        n,
+                        k,
+                        k,
+                        format,
+                        nullptr,
+                        is_gated};
+        args.scratch = ThreadScratch(LinearScratchBytes(args, pool.num_threads()));
+        Linear(args, pool, pool.num_threads());
+    }
+    pool.Run(SiluMul, ActivationArgs{want.data(), both.data(), num_rows, half, n, 0.0F}, 2);
+    CheckTrue(got == want, "linear: gated as silu_mul has it");
+}
+
 void TestAll() {
+    for (const std::int64_t rows : {1, 13, 21}) {
+        TestGated(WeightFormat::kQ4_1, rows, 48, 64);
+        TestGated(WeightFormat::kQ8_0, rows, 16, 2080);
+        TestGated(WeightFormat::kQ6K, rows, 32, 256);
+    }
     for (int f = 0; f <= static_cast<int>(WeightFormat::kQ6K); ++f) {
         const auto format = static_cast<WeightFormat>(f);
         const std::int64_t block = LayoutOf(format).num_elements;
         TestProduct(format, 1, 16, 2 * block);
         TestProduct(format, 19, 37, 3 * block);
         if (block <= 32) TestProduct(format, 33, 5, 96);
+        if (block == 32) TestProduct(format, 17, 33, 2080);  // k in two panels
         if (block == 1) TestProduct(format, 7, 9, 33);
     }
 }
