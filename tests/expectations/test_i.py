@@ -12,7 +12,7 @@ from tests.recorded.requests import every_recorded
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import running
 from tests.server.scripted_engine import scripted
-from tokenlight.server import sse
+from tokenlight.server.http import sse
 
 USER = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}

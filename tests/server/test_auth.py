@@ -6,8 +6,8 @@ import pytest
 from openai import AuthenticationError
 
 from tests.server.running import MODEL, running
-from tokenlight.server import auth
 from tokenlight.server.app import ENDPOINTS
+from tokenlight.server.http import auth
 
 KEY = "s3cret-ключ"
 

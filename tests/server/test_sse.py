@@ -11,7 +11,7 @@ from openai import APIError, InternalServerError
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import MODEL, running
 from tokenlight.base.errors import EngineDead
-from tokenlight.server.sse import DONE, KEEP_ALIVE_S, EventStream
+from tokenlight.server.http.sse import DONE, KEEP_ALIVE_S, EventStream
 
 CHAT = "/v1/chat/completions"
 HI = [{"role": "user", "content": "hi"}]

@@ -11,7 +11,8 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 
 from tokenlight.base.errors import MethodNotAllowed, RouteNotFound
-from tokenlight.server.auth import Auth
+from tokenlight.server.http.auth import Auth
+from tokenlight.server.http.trace import Trace
 from tokenlight.server.routes import (
     abort_requests,
     chat,
@@ -32,7 +33,6 @@ from tokenlight.server.routes import (
 )
 from tokenlight.server.schemas.openapi import openapi_document
 from tokenlight.server.services import Services
-from tokenlight.server.trace import Trace
 
 ENDPOINTS = [
     *models.ENDPOINTS,

@@ -15,7 +15,7 @@ from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.admission import INLINE_CHARS
 from tokenlight.server.answer.prompt import make_prompt
 from tokenlight.server.chat.decode import checked_variables
-from tokenlight.server.notes import Notes
+from tokenlight.server.decoding.notes import Notes
 from tokenlight.server.services import Services
 from tokenlight.text.conversation import Conversation, Message, decode_messages
 

@@ -23,7 +23,7 @@ from tokenlight.checkpoint import Checkpoint, open_checkpoint, open_tokenizer
 from tokenlight.config import EngineConfig, ServerConfig
 from tokenlight.engine.client import AsyncLLM
 from tokenlight.server.app import make_app
-from tokenlight.server.connection import Connection, ConnectionLimits
+from tokenlight.server.http.connection import Connection, ConnectionLimits
 from tokenlight.server.metrics import Metrics
 from tokenlight.server.services import Services
 from tokenlight.server.store import ResponseStore

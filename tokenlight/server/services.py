@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from tokenlight import wire
@@ -17,7 +18,7 @@ from tokenlight.base.errors import EngineError, InvalidRequest, ModelNotFound, S
 from tokenlight.config import ServerConfig
 from tokenlight.server.metrics import Metrics
 from tokenlight.server.prefixes import RecentPrompts
-from tokenlight.server.store import ResponseStore
+from tokenlight.server.store import ResponseStore, owner_of
 from tokenlight.text import Tokenizer
 from tokenlight.text.dialect import Dialect
 
@@ -151,3 +152,16 @@ def request_id(request: Request) -> str:
 def services(request: Request) -> Services:
     """The services of the application that got this request."""
     return cast(Services, request.app.state.services)
+
+
+def sent_key(headers: Headers) -> str | None:
+    """The API key that a request carries, right or wrong."""
+    scheme, _, credentials = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and credentials:
+        return credentials.strip()
+    return headers.get("x-api-key")
+
+
+def owner(request: Request) -> bytes:
+    """Whose what this request leaves behind is: its key's, by which nobody can tell the key."""
+    return owner_of(sent_key(request.headers))

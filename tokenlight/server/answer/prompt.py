@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tokenlight import wire
 from tokenlight.server.admission import INLINE_CHARS
-from tokenlight.server.notes import Notes
+from tokenlight.server.decoding.notes import Notes
 from tokenlight.server.services import Services
 from tokenlight.text.conversation import Conversation, mend, without_volatile
 from tokenlight.text.grammar.check import check_rules

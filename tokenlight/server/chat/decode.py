@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tokenlight.base.errors import InvalidRequest
-from tokenlight.server.openai_tools import KnownTool, decode_tool_choice
+from tokenlight.server.decoding.openai_tools import KnownTool, decode_tool_choice
+from tokenlight.server.decoding.shapes import decode_shape
 from tokenlight.server.schemas.chat import ChatRequest
-from tokenlight.server.shapes import decode_shape
 from tokenlight.text.conversation import Conversation, ReasoningWish, Shape, decode_messages
 
 _RESERVED = ("messages", "tools", "documents", "add_generation_prompt")

@@ -12,9 +12,10 @@ from tokenlight.base.clock import unix_s
 from tokenlight.server.admission import Admitted
 from tokenlight.server.answer.answer import Ended
 from tokenlight.server.answer.items import Change, Closed, Grew, Item, Opened
+from tokenlight.server.decoding.openai_tools import KnownTool, custom_input
 from tokenlight.server.generation import Piece, Tally
+from tokenlight.server.http.sse import sse_event
 from tokenlight.server.logprobs import chat_logprobs, prompt_logprobs
-from tokenlight.server.openai_tools import KnownTool, custom_input
 from tokenlight.server.schemas.chat import (
     AssistantMessage,
     CalledCustom,
@@ -30,7 +31,6 @@ from tokenlight.server.schemas.chat import (
 from tokenlight.server.schemas.logprobs import ChatLogprobs
 from tokenlight.server.schemas.parse_failure import parse_failures
 from tokenlight.server.services import Services
-from tokenlight.server.sse import sse_event
 
 
 def finish_reason(ended: Ended) -> FinishReason:

@@ -18,7 +18,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
-from tokenlight.server.fields import json_text, schema_shape, string_of
+from tokenlight.server.decoding.fields import json_text, schema_shape, string_of
+from tokenlight.server.decoding.notes import Notes
+from tokenlight.server.decoding.sealed import unseal
 from tokenlight.server.messages.client_tools import schema_of_client_tool
 from tokenlight.server.messages.schema import (
     Block,
@@ -26,8 +28,6 @@ from tokenlight.server.messages.schema import (
     PromptFields,
     ToolChoiceField,
 )
-from tokenlight.server.notes import Notes
-from tokenlight.server.sealed import unseal
 from tokenlight.text.conversation import (
     UNSEEN,
     Conversation,

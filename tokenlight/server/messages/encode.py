@@ -10,6 +10,7 @@ import msgspec
 from tokenlight.base.errors import TokenLightError
 from tokenlight.server.answer.answer import Began, Ended, Happening
 from tokenlight.server.answer.items import Closed, Grew, Item, Opened
+from tokenlight.server.decoding.sealed import seal
 from tokenlight.server.messages.errors import failure_event
 from tokenlight.server.messages.schema import (
     Block,
@@ -19,7 +20,6 @@ from tokenlight.server.messages.schema import (
     StreamEvent,
 )
 from tokenlight.server.schemas.parse_failure import parse_failures
-from tokenlight.server.sealed import seal
 from tokenlight.text.conversation import spelled_object
 
 _encode = msgspec.json.Encoder().encode

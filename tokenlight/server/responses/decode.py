@@ -21,15 +21,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
-from tokenlight.server.fields import json_text, schema_shape, string_of
-from tokenlight.server.notes import Notes
-from tokenlight.server.openai_tools import (
+from tokenlight.server.decoding.fields import json_text, schema_shape, string_of
+from tokenlight.server.decoding.notes import Notes
+from tokenlight.server.decoding.openai_tools import (
     KnownTool,
     decode_tool_choice,
     visible_name,
 )
+from tokenlight.server.decoding.sealed import unseal
 from tokenlight.server.responses.schema import Item, ResponsesRequest
-from tokenlight.server.sealed import unseal
 from tokenlight.text.conversation import (
     CUSTOM_INPUT,
     UNSEEN,

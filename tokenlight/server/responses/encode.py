@@ -13,8 +13,9 @@ import msgspec
 from tokenlight.base.errors import TokenLightError
 from tokenlight.server.answer.answer import Ended
 from tokenlight.server.answer.items import Item as AnswerItem
+from tokenlight.server.decoding.openai_tools import KnownTool, custom_input
+from tokenlight.server.decoding.sealed import seal
 from tokenlight.server.generation import FinishReason
-from tokenlight.server.openai_tools import KnownTool, custom_input
 from tokenlight.server.responses.schema import (
     IncompleteDetails,
     Item,
@@ -28,7 +29,6 @@ from tokenlight.server.responses.schema import (
 )
 from tokenlight.server.schemas.parse_failure import parse_failures
 from tokenlight.server.schemas.usage import PromptTokensDetails
-from tokenlight.server.sealed import seal
 from tokenlight.text.conversation import (
     Part,
     Reasoning,

@@ -7,7 +7,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tokenlight.server.body import decode_body, read_body
+from tokenlight.server.http.body import decode_body, read_body
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.services import services
 

@@ -17,17 +17,17 @@ from tokenlight.server.admission import Admitted, admit, constrained, limit_head
 from tokenlight.server.answer.answer import Ended, readings
 from tokenlight.server.answer.explain import prefix_headers
 from tokenlight.server.answer.prompt import Prompt, make_prompt
-from tokenlight.server.body import decode_body, read_body
 from tokenlight.server.chat.decode import decode_conversation
 from tokenlight.server.chat.encode import ChatEncoder
+from tokenlight.server.decoding.notes import Notes
+from tokenlight.server.decoding.openai_tools import KnownTool, decode_tools
 from tokenlight.server.generation import Piece, Tally
-from tokenlight.server.notes import Notes
-from tokenlight.server.openai_tools import KnownTool, decode_tools
+from tokenlight.server.http.body import decode_body, read_body
+from tokenlight.server.http.sse import DONE, EventStream, until_disconnect
 from tokenlight.server.schemas.chat import ChatChunk, ChatCompletion, ChatRequest
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.schemas.unsupported import CHAT
 from tokenlight.server.services import Services, request_id, services
-from tokenlight.server.sse import DONE, EventStream, until_disconnect
 
 
 async def create_chat_completion(request: Request) -> Response | ASGIApp:

@@ -16,8 +16,10 @@ from starlette.types import ASGIApp
 from tokenlight.base.clock import unix_s
 from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.admission import Admitted, admit, constrained, limit_headers
-from tokenlight.server.body import decode_body, read_body
+from tokenlight.server.decoding.shapes import decode_shape, shape_grammar
 from tokenlight.server.generation import FinishReason, Piece, Tally, generate
+from tokenlight.server.http.body import decode_body, read_body
+from tokenlight.server.http.sse import DONE, EventStream, sse_event, until_disconnect
 from tokenlight.server.logprobs import (
     completion_logprobs,
     echoed_logprobs,
@@ -37,8 +39,6 @@ from tokenlight.server.schemas.logprobs import CompletionLogprobs
 from tokenlight.server.schemas.parameters import StreamOptions
 from tokenlight.server.schemas.unsupported import COMPLETION
 from tokenlight.server.services import Services, request_id, services
-from tokenlight.server.shapes import decode_shape, shape_grammar
-from tokenlight.server.sse import DONE, EventStream, sse_event, until_disconnect
 
 
 async def create_completion(request: Request) -> Response | ASGIApp:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tokenlight.server.body import decode_body, read_body
+from tokenlight.server.http.body import decode_body, read_body
 from tokenlight.server.prompts import checked_ids
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.schemas.tokens import Detokenized, DetokenizeRequest

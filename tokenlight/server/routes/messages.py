@@ -13,7 +13,9 @@ from tokenlight.server.admission import admit, constrained, limit_headers
 from tokenlight.server.answer.answer import answer, encoded, whole_answer
 from tokenlight.server.answer.explain import prefix_headers
 from tokenlight.server.answer.prompt import Prompt, make_prompt
-from tokenlight.server.body import decode_body, read_body
+from tokenlight.server.decoding.notes import Notes
+from tokenlight.server.http.body import decode_body, read_body
+from tokenlight.server.http.sse import EventStream, until_disconnect
 from tokenlight.server.messages.decode import decode_conversation
 from tokenlight.server.messages.encode import MessagesStream, message_answer
 from tokenlight.server.messages.schema import (
@@ -24,11 +26,9 @@ from tokenlight.server.messages.schema import (
     StreamEvent,
     TokenCount,
 )
-from tokenlight.server.notes import Notes
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.schemas.parameters import GenerationFields
 from tokenlight.server.services import Services, request_id, services
-from tokenlight.server.sse import EventStream, until_disconnect
 
 
 async def create_message(request: Request) -> Response | ASGIApp:

@@ -20,10 +20,10 @@ from tokenlight.server.admission import Admitted, admit, constrained, limit_head
 from tokenlight.server.answer.answer import Ended, answer
 from tokenlight.server.answer.explain import prefix_headers
 from tokenlight.server.answer.prompt import Prompt, make_prompt
-from tokenlight.server.auth import sent_key
-from tokenlight.server.body import decode_body, read_body
-from tokenlight.server.notes import Notes
-from tokenlight.server.openai_tools import decode_tools
+from tokenlight.server.decoding.notes import Notes
+from tokenlight.server.decoding.openai_tools import decode_tools
+from tokenlight.server.http.body import decode_body, read_body
+from tokenlight.server.http.sse import EventStream, until_disconnect
 from tokenlight.server.responses.decode import decode_conversation, decode_input
 from tokenlight.server.responses.encode import Envelope, ItemEncoder, answered_turn
 from tokenlight.server.responses.schema import (
@@ -37,9 +37,8 @@ from tokenlight.server.responses.stream import ResponsesStream
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.schemas.parameters import GenerationFields
 from tokenlight.server.schemas.unsupported import RESPONSES
-from tokenlight.server.services import Services, request_id, services
-from tokenlight.server.sse import EventStream, until_disconnect
-from tokenlight.server.store import StoredResponse, owner_of
+from tokenlight.server.services import Services, owner, request_id, services
+from tokenlight.server.store import StoredResponse
 from tokenlight.text.conversation import Turn
 
 _SEALED = "reasoning.encrypted_content"
@@ -109,12 +108,12 @@ class _Asked:
 
 
 async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: Notes) -> _Asked:
-    owner = owner_of(sent_key(request.headers))
+    asker = owner(request)
     known = decode_tools(body.tools or (), notes)
-    said = decode_input(await _resolved(svc, owner, body.input), notes)
+    said = decode_input(await _resolved(svc, asker, body.input), notes)
     earlier: list[Turn] = []
     if body.previous_response_id is not None:
-        earlier = await svc.store.get_turns(owner, body.previous_response_id)
+        earlier = await svc.store.get_turns(asker, body.previous_response_id)
     if not said and not earlier:
         raise InvalidRequest("'input' is empty: send at least 1 item or a text", param="input")
     conversation = decode_conversation(body, earlier, said, known)
@@ -138,19 +137,19 @@ async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: N
         items=ItemEncoder(known, seals_reasoning=_SEALED in (body.include or ())),
         admitted=admitted,
         prompt=prompt,
-        owner=owner,
+        owner=asker,
         said=said,
     )
 
 
 async def _resolved(
-    svc: Services, owner: bytes, sent: str | list[dict[str, Any]] | None
+    svc: Services, asker: bytes, sent: str | list[dict[str, Any]] | None
 ) -> str | list[dict[str, Any]] | None:
     """The input with references replaced by the stored items that they name."""
     if not isinstance(sent, list):
         return sent
     return [
-        await svc.store.get_item(owner, str(item.get("id")))
+        await svc.store.get_item(asker, str(item.get("id")))
         if item.get("type") == "item_reference"
         else item
         for item in sent
@@ -227,13 +226,13 @@ async def get_response(request: Request) -> Response:
             "'stream' is not supported when a stored response is read; leave it out",
             param="stream",
         )
-    data = await svc.store.get_response(_owner(request), request.path_params["response_id"])
+    data = await svc.store.get_response(owner(request), request.path_params["response_id"])
     return Response(data, media_type="application/json")
 
 
 async def delete_response(request: Request) -> Response:
     response_id = request.path_params["response_id"]
-    await services(request).store.delete(_owner(request), response_id)
+    await services(request).store.delete(owner(request), response_id)
     return json_response(Deleted(id=response_id))
 
 
@@ -245,18 +244,18 @@ async def cancel_response(request: Request) -> Response:
     for engine_id in running:
         svc.engine.abort(engine_id)
     if not running:
-        await svc.store.get_response(_owner(request), response_id)
+        await svc.store.get_response(owner(request), response_id)
         raise InvalidRequest(
             f"{response_id!r} has ended and cannot be cancelled any more", param="response_id"
         )
     await svc.running.wait_ended(response_id)
-    data = await svc.store.get_response(_owner(request), response_id)
+    data = await svc.store.get_response(owner(request), response_id)
     return Response(data, media_type="application/json")
 
 
 async def list_input_items(request: Request) -> Response:
     response_id = request.path_params["response_id"]
-    items = await services(request).store.get_input(_owner(request), response_id)
+    items = await services(request).store.get_input(owner(request), response_id)
     if request.query_params.get("order", "desc") == "desc":
         items.reverse()
     after = request.query_params.get("after")
@@ -282,10 +281,6 @@ def _limit(request: Request) -> int:
             f"'limit' must be a whole number from 1 to 100, got {sent!r}", param="limit"
         )
     return int(sent)
-
-
-def _owner(request: Request) -> bytes:
-    return owner_of(sent_key(request.headers))
 
 
 ENDPOINTS = [

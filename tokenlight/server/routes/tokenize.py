@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tokenlight.base.errors import InvalidRequest
-from tokenlight.server.body import decode_body, read_body
+from tokenlight.server.http.body import decode_body, read_body
 from tokenlight.server.prompts import messages_token_ids, text_token_ids
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.schemas.tokens import Tokenized, TokenizeRequest

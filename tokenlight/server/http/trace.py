@@ -20,9 +20,9 @@ from tokenlight.base.clock import now_s
 from tokenlight.base.errors import InternalError, TokenLightError
 from tokenlight.base.log import event, get_log
 from tokenlight.server.errors import error_response
+from tokenlight.server.http.sse import FAULT, ClientGone
 from tokenlight.server.messages.errors import messages_error, speaks_messages
 from tokenlight.server.metrics import Metrics
-from tokenlight.server.sse import FAULT, ClientGone
 
 _log = get_log("server")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokenlight.base.errors import InvalidRequest
-from tokenlight.server.notes import Notes
+from tokenlight.server.decoding.notes import Notes
 from tokenlight.text.conversation import CUSTOM_INPUT, Tool, ToolChoice, spelled_object
 
 _SEPARATOR = "__"

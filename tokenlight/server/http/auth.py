@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tokenlight.base.errors import InvalidApiKey
 from tokenlight.server.schemas.endpoint import Endpoint
+from tokenlight.server.services import sent_key
 
 
 class Auth:
@@ -64,11 +65,3 @@ def _check(headers: Headers, keys: Sequence[bytes]) -> None:
     matches = [hmac.compare_digest(sent, key) for key in keys]
     if not any(matches):
         raise InvalidApiKey("the API key is wrong; send the key that the server was started with")
-
-
-def sent_key(headers: Headers) -> str | None:
-    """The key that a request carries, right or wrong."""
-    scheme, _, credentials = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and credentials:
-        return credentials.strip()
-    return headers.get("x-api-key")
