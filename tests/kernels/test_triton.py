@@ -62,6 +62,12 @@ def run(name: str):
     return next(i.run for i in OPS[name].implementations if i.backend == "triton")
 
 
+def test_heads_that_do_not_lie_together_are_refused() -> None:
+    heads = torch.zeros(2, 8, 4).transpose(1, 2)
+    with pytest.raises(ValueError, match=r"contiguous heads, got \[2, 4, 8\] of strides"):
+        run("rope_")(heads, heads, torch.zeros(2, 8))
+
+
 def launch_linear(rows: int, name: str = "linear") -> None:
     weight = torch.empty(512, 1024, dtype=BF16)
     run(name)(torch.empty(rows, 1024, dtype=BF16), weight, None, format=FORMATS["bf16"])

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tokenlight.kernels.contract import PORTABLE
 from tokenlight.kernels.ops.mla_attention.contract import mla_attention
-from tokenlight.kernels.triton.launch import FLOATS
+from tokenlight.kernels.triton.launch import FLOATS, check_heads
 from tokenlight.kernels.triton.math import softmax_merge
 from tokenlight.kernels.triton.paged import cache_row, find_owner
 
@@ -36,6 +36,7 @@ def run(
     *,
     scale: float,
 ) -> Tensor:
+    check_heads(q_THC, q_THr)
     num_tokens, num_heads, latent_dim = q_THC.shape
     out_THC = torch.empty_like(q_THC, memory_format=torch.contiguous_format)
     num_requests = len(slots)

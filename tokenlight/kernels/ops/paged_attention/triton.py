@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tokenlight.kernels.contract import PORTABLE
 from tokenlight.kernels.ops.paged_attention.contract import paged_attention
-from tokenlight.kernels.triton.launch import CACHED, FLOATS
+from tokenlight.kernels.triton.launch import CACHED, FLOATS, check_heads
 from tokenlight.kernels.triton.math import softmax_merge, tanh
 from tokenlight.kernels.triton.paged import cache_row, find_owner
 
@@ -47,6 +47,7 @@ def run(
     window: int = 0,
     softcap: float = 0.0,
 ) -> Tensor:
+    check_heads(q_THd)
     num_tokens, num_heads, head_dim = q_THd.shape
     num_blocks, num_kv_heads, block_tokens, _ = k_cache_BKPd.shape
     out_THd = torch.empty_like(q_THd, memory_format=torch.contiguous_format)

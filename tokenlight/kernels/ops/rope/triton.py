@@ -5,7 +5,7 @@ from torch import Tensor
 
 from tokenlight.kernels.contract import PORTABLE
 from tokenlight.kernels.ops.rope.contract import rope_
-from tokenlight.kernels.triton.launch import FLOATS
+from tokenlight.kernels.triton.launch import FLOATS, check_heads
 from tokenlight.kernels.triton.math import turn
 
 _HEADS = 8
@@ -13,6 +13,7 @@ _HEADS = 8
 
 @rope_.implement("triton", device="cuda", dtypes=FLOATS, rank=PORTABLE)
 def run(q_THd: Tensor, k_TKd: Tensor, cos_sin_Tr: Tensor) -> None:
+    check_heads(q_THd, k_TKd)
     num_tokens, num_heads, head_dim = q_THd.shape
     num_kv_heads, half = k_TKd.shape[1], cos_sin_Tr.shape[1] // 2
     if num_tokens:

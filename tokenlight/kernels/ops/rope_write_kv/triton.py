@@ -5,7 +5,7 @@ from torch import Tensor
 
 from tokenlight.kernels.contract import PORTABLE
 from tokenlight.kernels.ops.rope_write_kv.contract import rope_write_kv_
-from tokenlight.kernels.triton.launch import CACHED, FLOATS
+from tokenlight.kernels.triton.launch import CACHED, FLOATS, check_heads
 from tokenlight.kernels.triton.math import turn
 from tokenlight.kernels.triton.paged import cache_row, find_owner, to_cache
 
@@ -29,6 +29,7 @@ def run(
     *,
     eps: float = 0.0,
 ) -> None:
+    check_heads(q_THd, k_TKd, v_TKd)
     num_tokens, num_heads, head_dim = q_THd.shape
     num_blocks, num_kv_heads, block_tokens, _ = k_cache_BKPd.shape
     if not num_tokens or not len(slots):

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from tokenlight.kernels.contract import PORTABLE
 from tokenlight.kernels.ops.write_kv.contract import write_kv_
-from tokenlight.kernels.triton.launch import CACHED, FLOATS
+from tokenlight.kernels.triton.launch import CACHED, FLOATS, check_heads
 from tokenlight.kernels.triton.paged import cache_row, find_owner, to_cache
 
 _HEADS = 8
@@ -22,6 +22,7 @@ def run(
     block_table: Tensor,
     slots: Tensor,
 ) -> None:
+    check_heads(k_TKd, v_TKd)
     num_tokens, num_heads, head_dim = k_TKd.shape
     num_blocks, _, block_tokens, _ = k_cache_BKPd.shape
     if num_tokens and len(slots):
