@@ -66,7 +66,7 @@ def test_flags():
 
 def test_environment_variables():
     source = inspect.getsource(Env)
-    compare("env.txt", lines(re.findall(r"^    \"\"\"(TOKENLIGHT_\w+)", source, re.MULTILINE)))
+    compare("env.txt", lines(re.findall(r"^    \"\"\"([A-Z_]+): ", source, re.MULTILINE)))
     assert len(fields(Env)) == len((SNAPSHOTS / "env.txt").read_text().splitlines())
 
 
