@@ -5,11 +5,14 @@ import ctypes
 import importlib.util
 import re
 import shutil
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from tokenlight.base.env import child_environ
 from tokenlight.kernels.cuda import compile as compiling
 from tokenlight.kernels.cuda.compile import ARCH, CompileFailed, cubin_name, find_cubin, sources
 from tokenlight.kernels.ops.linear import cuda as linear
@@ -19,8 +22,9 @@ from tokenlight.kernels.ops.sample import cuda as sample
 SHARED_BYTES = 228 << 10
 """Of a multiprocessor; each block takes one KiB more than it asks for."""
 
-# Kernel -> bytes that may spill: 32 rows of heads of 128 need more registers than there are.
-SPILLS = {"attend_128_32": 400, "rope_write_kv": 16}
+# Kernel -> bytes that may spill: 32 rows of heads of 128 need more registers than there are; the
+# others spill once, before their loop.
+SPILLS = {"attend_128_32": 400, "linear_16": 24, "rope_write_kv": 8}
 
 SOURCE = 'extern "C" __global__ void nothing() {}\n'
 
@@ -52,6 +56,15 @@ def test_nvcc_compiles_without_spills(source: Path, tmp_path: Path) -> None:
     assert set(found) == declared
     assert {name: n for name, n in found.items() if n > SPILLS.get(name, 0)} == {}
     assert (tmp_path / "cubin").read_bytes()[:4] == b"\x7fELF"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc: CUDA sources not compiled")
+def test_a_wheel_can_carry_cubins(tmp_path: Path) -> None:
+    """As CMake runs it: by path, before the package is built."""
+    environ = child_environ(PYTHONPATH=str(Path(__file__).parents[2]))
+    subprocess.run([sys.executable, compiling.__file__, str(tmp_path)], check=True, env=environ)
+    assert {p.name for p in tmp_path.iterdir()} == {cubin_name(s, ARCH) for s in sources()}
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc: CUDA sources not compiled")
@@ -114,23 +127,26 @@ def test_blocks_fit_their_multiprocessor() -> None:
         shared = paged_attention._shared_bytes(head_dim, rows)
         assert blocks * (shared + 1024) <= SHARED_BYTES
         assert blocks * paged_attention._THREADS <= 2048
-    for blocks in (1, 2, 3):
-        assert blocks * (12 // blocks * linear._STAGE_BYTES + 1024 + 640) <= SHARED_BYTES
+    for name, plan in linear._PLANS.items():
+        blocks = 2 if name == "linear" else 3
+        assert blocks * (plan.shared_bytes + 1024 + 640) <= SHARED_BYTES
+        declared = f"LINEAR({name}_8, 1, {1 + name.endswith('mul')}, {plan.chunks}, {plan.stages}, "
+        assert declared in linear._SOURCE.path.read_text()
     assert sample._STATE_BYTES + sample.MAX_VOCABULARY // 2 <= SHARED_BYTES - 1024
     assert sample.MAX_VOCABULARY >= 262_144
 
 
 def test_segments_depend_on_the_position_alone() -> None:
-    """The host's count is that of the kernel's table: multiples of 64, longer as they go."""
+    """The host's count is that of the kernel's table: multiples of 128, longer as they go."""
     counts = [paged_attention.segments_before(p) for p in range(140_000)]
     starts = [p - 1 for p in range(1, len(counts)) if counts[p] > counts[p - 1]]
     assert counts[0] == 0
     assert starts[0] == 0
     lengths = [b - a for a, b in pairwise(starts)]
     assert lengths == sorted(lengths)
-    assert set(lengths) == {64, 128, 512, 1024, 2048}
+    assert set(lengths) == {128, 512, 1024, 2048}
     table = (paged_attention._SOURCE.path).read_text()
-    for start, shift in ((1024, 7), (4096, 9), (16384, 10), (65536, 11)):
+    for start, shift in ((4096, 9), (16384, 10), (65536, 11)):
         assert f"return {start} + ((i - {counts[start]}) << {shift});" in table
         assert lengths[counts[start]] == 1 << shift
 

@@ -2,8 +2,8 @@
 """CUDA C++ text to a cubin: found in the package, in the user's cache, or compiled by NVRTC.
 
 NVRTC comes with every CUDA build of torch, so no machine needs nvcc. A wheel that is built where
-nvcc is may carry cubins (`python -m tokenlight.kernels.cuda.compile DIRECTORY`, by nvcc): they are
-found by the same name.
+nvcc is may carry cubins: this file, run as a program, writes them to a directory (CMake's option
+TOKENLIGHT_CUBINS does). They are found by the same name.
 """
 
 from __future__ import annotations
@@ -107,5 +107,6 @@ def sources() -> list[Path]:
 
 
 if __name__ == "__main__":
+    Path(sys.argv[1]).mkdir(parents=True, exist_ok=True)
     for each in sources():
         compile_nvcc(each, ARCH, Path(sys.argv[1]) / cubin_name(each, ARCH))

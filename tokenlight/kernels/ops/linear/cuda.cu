@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = x W^T for few rows of x, at the speed that W comes from memory.
+// y = x W^T for up to 16 rows of x, at the speed that W comes from memory.
 //
-// A warp of the block does nothing but order stages of W into shared memory: 16 rows by 512 of k, each
-// row in one copy. It does not wait for the kernel before this one, since W does not depend on it: when
-// x is there, the first stages are too. The other warps multiply, 64 of k each: tensor cores take 16
+// A warp of the block does nothing but order stages of W into shared memory: 16 rows by 512 or 1024 of k,
+// each row in one copy. It does not wait for the kernel before this one, since W does not depend on it: when
+// x is there, the first stages are too. The other warps multiply, an eighth each: tensor cores take 16
 // rows of W by up to 8 tokens, and since the sum over k may be in any order, 16 bytes of a row of W or
 // of x are fragments as they lie. The warps' sums are added in the order of the warps. So a token's
 // result depends on nothing but its own row and k.
@@ -21,15 +21,21 @@ struct LinearParams {
 };
 
 constexpr int kWarps = 8;                   // that multiply
-constexpr int kChunks = 2;                  // of 32 of k, a warp's part of a stage
-constexpr int kWarpK = 32 * kChunks;
-constexpr int kStageK = kWarps * kWarpK;
-constexpr int kPitch = 2 * kStageK + 64;    // bytes: rows lie half a turn of the banks apart
-constexpr int kStageBytes = 16 * kPitch;
+
+// What a warp takes of a stage: kChunks stretches of 32 of k.
+template <int kChunks>
+struct Stage {
+    static constexpr int kWarpK = 32 * kChunks;
+    static constexpr int kK = kWarps * kWarpK;
+    static constexpr int kPitch = 2 * kK + 64;  // bytes: rows lie half a turn of the banks apart
+    static constexpr int kBytes = 16 * kPitch;
+};
 
 // A block computes kTiles tiles of 16 rows of W, with kStages stages on their way.
-template <int kTokenTiles, int kTiles, int kStages, bool kNorm, bool kSilu>
+template <int kTokenTiles, int kTiles, int kChunks, int kStages, bool kNorm, bool kSilu>
 DEVICE void Linear(const LinearParams& p) {
+    constexpr int kWarpK = Stage<kChunks>::kWarpK, kStageK = Stage<kChunks>::kK;
+    constexpr int kPitch = Stage<kChunks>::kPitch, kStageBytes = Stage<kChunks>::kBytes;
     constexpr int kRows = 16 * kTiles, kTokens = 8 * kTokenTiles;
     constexpr int kOutRows = kSilu ? 16 : kRows;
     constexpr int kOutputs = (kOutRows * kTokens + 32 * kWarps - 1) / (32 * kWarps);
@@ -92,7 +98,7 @@ DEVICE void Linear(const LinearParams& p) {
                         to[n][c] = LoadShared16(tokens[n] + at);
                 }
         };
-        constexpr bool kLoadsAhead = kTokenTiles <= 1;
+        constexpr bool kLoadsAhead = kTokenTiles == 1;  // registers allow no more
         load_tokens(x, 0);
 
         // What the last lines of the kernel add, fetched now: its latency would be bare there.
@@ -216,21 +222,18 @@ DEVICE void Linear(const LinearParams& p) {
     }
 }
 
-#define LINEAR(name, token_tiles, tiles, stages, norm, silu, blocks)                        \
+#define LINEAR(name, token_tiles, tiles, chunks, stages, norm, silu, blocks)                \
     extern "C" __global__ void __launch_bounds__(32 * (kWarps + 1), blocks)                 \
         name(const __grid_constant__ LinearParams p) {                                      \
-        Linear<token_tiles, tiles, stages, norm, silu>(p);                                  \
+        Linear<token_tiles, tiles, chunks, stages, norm, silu>(p);                          \
     }
 
-// By the rows of x and the blocks that share a multiprocessor: few long blocks want deep stages.
-LINEAR(linear_8_2, 1, 1, 6, false, false, 2)
-LINEAR(linear_8_3, 1, 1, 4, false, false, 3)
-LINEAR(linear_16_2, 2, 2, 6, false, false, 2)
-LINEAR(linear_32_1, 4, 2, 12, false, false, 1)
-LINEAR(norm_linear_8_3, 1, 1, 4, true, false, 3)
-LINEAR(norm_linear_16_2, 2, 2, 6, true, false, 2)
-LINEAR(linear_silu_mul_8_3, 1, 2, 4, false, true, 3)
-LINEAR(linear_silu_mul_16_2, 2, 2, 6, false, true, 2)
-LINEAR(linear_silu_mul_32_1, 4, 2, 12, false, true, 1)
-LINEAR(norm_linear_silu_mul_8_3, 1, 2, 4, true, true, 3)
-LINEAR(norm_linear_silu_mul_16_2, 2, 2, 6, true, true, 2)
+// One order of sums per operation: chunks are the same whatever the rows of x.
+LINEAR(linear_8, 1, 1, 4, 3, false, false, 2)
+LINEAR(linear_16, 2, 1, 4, 3, false, false, 2)
+LINEAR(norm_linear_8, 1, 1, 2, 4, true, false, 3)
+LINEAR(norm_linear_16, 2, 1, 2, 4, true, false, 3)
+LINEAR(linear_silu_mul_8, 1, 2, 2, 4, false, true, 3)
+LINEAR(linear_silu_mul_16, 2, 2, 2, 4, false, true, 3)
+LINEAR(norm_linear_silu_mul_8, 1, 2, 2, 4, true, true, 3)
+LINEAR(norm_linear_silu_mul_16, 2, 2, 2, 4, true, true, 3)

@@ -15,17 +15,36 @@ import torch
 from torch import Tensor
 
 from tokenlight.kernels.contract import TUNED
-from tokenlight.kernels.cuda import Source, num_multiprocessors, portable
+from tokenlight.kernels.cuda import Source, portable
 from tokenlight.kernels.formats import FORMATS, Format
 from tokenlight.kernels.ops.linear.contract import linear
 
-MAX_ROWS = 32
-MAX_NORM_ROWS = 16
+MAX_ROWS = 16
 BF16 = frozenset({torch.bfloat16})
 FORMAT = frozenset({FORMATS["bf16"]})
 _SOURCE = Source(Path(__file__).with_name("cuda.cu"))
 _THREADS = 32 * 9
-_STAGE_BYTES = 16 * (2 * 512 + 64)
+
+
+class _Plan(NamedTuple):
+    """How a family of kernels is launched: `cuda.cu` says so in its last lines."""
+
+    chunks: int
+    stages: int
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.stages * 16 * (2 * 8 * 32 * self.chunks + 64)
+
+
+_PLANS = {
+    "linear": _Plan(chunks=4, stages=3),
+    "norm_linear": _Plan(chunks=2, stages=4),
+    "linear_silu_mul": _Plan(chunks=2, stages=4),
+    "norm_linear_silu_mul": _Plan(chunks=2, stages=4),
+}
+_OUTPUTS = 16
+"""Of a block."""
 
 
 class _Params(ctypes.Structure):
@@ -81,20 +100,13 @@ def few_rows(x_TK: Tensor, weight: Tensor, around: Around) -> Tensor:
         *(n, k, num_rows, x_TK.stride(0), 0 if residual is None else residual.stride(0)),
         around.eps,
     )
-    rows = next(size for size in (8, 16, 32) if num_rows <= size)
     name = "norm_" * (around.gain_K is not None) + "linear" + "_silu_mul" * around.has_silu_mul
-    outputs = 16 if around.has_silu_mul or rows == 8 else 32
-    grid = -(-width // outputs)
-    if rows == 8:
-        blocks = 2 if name == "linear" and grid <= 2 * num_multiprocessors() else 3
-    else:
-        blocks = 2 if rows == 16 else 1
     kernel = _SOURCE.kernel(
-        f"{name}_{rows}_{blocks}",
+        f"{name}_{8 if num_rows <= 8 else 16}",
         threads=_THREADS,
-        shared_bytes=12 // blocks * _STAGE_BYTES,
+        shared_bytes=_PLANS[name].shared_bytes,
     )
-    kernel.launch((grid, 1), params)
+    kernel.launch((-(-width // _OUTPUTS), 1), params)
     return y_TN
 
 

@@ -6,7 +6,6 @@ from tokenlight.kernels.formats import Format
 from tokenlight.kernels.ops.linear.cuda import (
     BF16,
     FORMAT,
-    MAX_NORM_ROWS,
     Around,
     few_rows,
     many_rows,
@@ -28,7 +27,7 @@ def cuda(
     eps: float,
     format: Format,
 ) -> Tensor:
-    if serves(x_TK) and x_TK.shape[0] <= MAX_NORM_ROWS:
+    if serves(x_TK):
         around = Around(gain_K=gain_K, eps=eps, bias_N=bias_N)
         return few_rows(x_TK, weight, around)
     norm_TK = rms_norm(x_TK, gain_K, eps=eps)

@@ -54,7 +54,24 @@ def cases(device: str) -> list[Case]:
         _case("mixed", Shape(_MIXED, 9, 3, 64, 16, torch.float8_e4m3fn), device),
         _case("window", Shape(_MIXED, 8, 1, 32, 8, torch.float8_e4m3fn), device, window=50),
     ]
-    return made
+    return made + _few_queries(device)
+
+
+def _few_queries(device: str) -> list[Case]:
+    """Decodes and drafts to verify, which GPUs have kernels for: lengths about where they split."""
+    bf16 = torch.bfloat16
+    lengths = (1, 63, 64, 65, 1024, 1025, 2500)
+    decodes = tuple((1, length) for length in lengths)
+    drafts = ((4, 300), (1, 20), (8, 1100), (3, 3))
+    return [
+        _case("decodes", Shape(decodes, 8, 2, 128, 16, bf16), device),
+        _case("decodes of one kv head", Shape(decodes[-2:], 16, 1, 64, 64, bf16), device),
+        _case("drafts", Shape(drafts, 8, 2, 64, 32, bf16), device),
+        _case("drafts of wide heads", Shape(drafts, 4, 1, 128, 64, bf16), device),
+        _case("sinks in decodes", Shape(decodes[-3:], 9, 3, 64, 16, bf16), device, sinks=True),
+        _case("window in drafts", Shape(drafts, 8, 2, 128, 16, bf16), device, window=70),
+        _case("softcap in decodes", Shape(decodes[:4], 8, 2, 128, 16, bf16), device, softcap=2.0),
+    ]
 
 
 def benches(device: str) -> list[Case]:

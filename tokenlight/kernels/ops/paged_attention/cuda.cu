@@ -35,21 +35,19 @@ constexpr int kThreads = 32 * kWarps;
 constexpr int kMaxRequests = 256;
 constexpr float kNothing = -1e30f;  // the largest score of no score
 
-// ---- segments: [0, 1K) by 64, to 4K by 128, to 16K by 512, to 64K by 1024, then by 2048 -------------
+// ---- segments: [0, 4K) by 128, to 16K by 512, to 64K by 1024, then by 2048 ----------------------
 
 DEVICE int SegmentsBefore(int position) {  // how many begin before it
-    if (position <= 1024) return (position + 63) >> 6;
-    if (position <= 4096) return 16 + ((position - 1024 + 127) >> 7);
-    if (position <= 16384) return 40 + ((position - 4096 + 511) >> 9);
-    if (position <= 65536) return 64 + ((position - 16384 + 1023) >> 10);
-    return 112 + ((position - 65536 + 2047) >> 11);
+    if (position <= 4096) return (position + 127) >> 7;
+    if (position <= 16384) return 32 + ((position - 4096 + 511) >> 9);
+    if (position <= 65536) return 56 + ((position - 16384 + 1023) >> 10);
+    return 104 + ((position - 65536 + 2047) >> 11);
 }
 DEVICE int SegmentStart(int i) {
-    if (i <= 16) return i << 6;
-    if (i <= 40) return 1024 + ((i - 16) << 7);
-    if (i <= 64) return 4096 + ((i - 40) << 9);
-    if (i <= 112) return 16384 + ((i - 64) << 10);
-    return 65536 + ((i - 112) << 11);
+    if (i <= 32) return i << 7;
+    if (i <= 56) return 4096 + ((i - 32) << 9);
+    if (i <= 104) return 16384 + ((i - 56) << 10);
+    return 65536 + ((i - 104) << 11);
 }
 
 // One request's part of the launch.

@@ -55,7 +55,7 @@ def serves(q_THd: Tensor, k_cache_BKPd: Tensor, block_table: Tensor, slots: Tens
 
 def segments_before(position: int) -> int:
     """How many segments begin before a position: the kernel's `SegmentsBefore`."""
-    bounds = ((0, 1024, 64), (1024, 4096, 128), (4096, 16384, 512), (16384, 65536, 1024))
+    bounds = ((0, 4096, 128), (4096, 16384, 512), (16384, 65536, 1024))
     count = 0
     for start, stop, size in (*bounds, (65536, 1 << 62, 2048)):
         if position > start:

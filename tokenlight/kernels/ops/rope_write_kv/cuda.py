@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tokenlight.kernels.contract import TUNED
-from tokenlight.kernels.cuda import Source
+from tokenlight.kernels.cuda import Source, portable
 from tokenlight.kernels.ops.rope_write_kv.contract import rope_write_kv_
 
 _SOURCE = Source(Path(__file__).with_name("cuda.cu"))
@@ -51,9 +51,10 @@ def cuda(  # noqa: PLR0913 - what lies between a projection and attention
     num_tokens, num_heads, head_dim = q_THd.shape
     num_blocks, num_kv_heads, block_tokens, _ = k_cache_BKPd.shape
     if head_dim > 256 or head_dim % 2 or block_tokens & (block_tokens - 1):
-        raise ValueError(
-            f"heads of {head_dim} (even, to 256), blocks of {block_tokens} (a power of two)"
-        )
+        batch = (q_THd, k_TKd, v_TKd, cos_sin_Tr, k_cache_BKPd, v_cache_BKPd, positions_T)
+        rest = (query_starts, block_table, slots, q_weight_d, k_weight_d)
+        portable(rope_write_kv_, *batch, *rest, eps=eps)(*batch, *rest, eps=eps)
+        return
     if not num_tokens:
         return
     params = _Params(

@@ -4,7 +4,7 @@
 // A cluster of blocks holds a row in its shared memory. All that `sample` asks is where the running
 // sum of the ordered probabilities passes a target: so the blocks count probability in buckets of
 // equal width of the logarithm, the leading block finds the bucket where a target is passed, and
-// only that bucket's tokens are gathered, sorted and summed. Probabilities are integers relative to
+// only that bucket's tokens are gathered and ranked (with all before them, where those are few). Probabilities are integers relative to
 // their bucket's largest, so that no sum depends on an order and a row always gives the same token.
 // A bucket with too many tokens (equal logits, say) is halved by order and id instead of sorted.
 #include "prelude.cuh"
@@ -21,10 +21,11 @@ struct SampleParams {
     int vocabulary, stride, slice;  // tokens of a block: a multiple of 4
 };
 
-constexpr int kBlocks = 8;  // of a cluster
+constexpr int kMaxBlocks = 8;  // of a cluster
 constexpr int kThreads = 1024;
-constexpr int kBuckets = 2048;
-constexpr int kMaxGathered = 2048;
+constexpr int kBuckets = 1024;  // a thread each
+constexpr int kMaxGathered = 1024;
+constexpr int kFew = 256;  // tokens are ranked by comparing each with each, else sorted
 constexpr float kRange = 40.0f;  // powers of two below the largest: less counts as nothing
 constexpr float kPerBucket = kBuckets / kRange;
 constexpr float kUnit = 65536.0f;  // a bucket's largest probability
@@ -40,14 +41,15 @@ struct Shared {
     u32 all_count[kBuckets];
     double all_mass[kBuckets];
     u64 gathered[kMaxGathered];
+    u32 weights[kMaxGathered];  // bucket and mass of each
     u64 found_mass;
     u32 found_count;
-    u64 best[kBlocks];
+    u64 best[kMaxBlocks];
     double warp_mass[32];
     u32 warp_count[32];
     u64 warp_best[32];
     // From the leader to all.
-    int command, bucket;
+    int command, first_bucket, bucket;
     u64 at_least;
     int chosen;
     double answer;
@@ -55,7 +57,7 @@ struct Shared {
 };
 
 
-constexpr int kStateBytes = 84000;  // before the tokens in a block's memory
+constexpr int kStateBytes = 48000;  // before the tokens in a block's memory
 static_assert(sizeof(Shared) <= kStateBytes && kStateBytes % 16 == 0);
 
 // ---- clusters --------------------------------------------------------------------------------------
@@ -126,7 +128,13 @@ DEVICE Weight Weigh(float logit, float most, float per_logit) {
     }
     return w;
 }
-DEVICE double Scale(int bucket) { return exp2(-(double)bucket / kPerBucket) / kUnit; }
+DEVICE double Scale(int bucket) {  // of a bucket's masses
+    const float power = bucket / kPerBucket, whole = floorf(power);
+    return (double)Exp2(whole - power) * (double)__int_as_float((111 - (int)whole) << 23);
+}
+DEVICE u32 Join(Weight w) { return (u32)w.bucket << 17 | w.mass; }
+DEVICE int BucketOf(u32 joined) { return joined >> 17; }
+DEVICE u32 MassOf(u32 joined) { return joined & 0x1ffff; }
 
 DEVICE u64 Mix(u64 z) {  // the finaliser of SplitMix64
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -137,7 +145,7 @@ DEVICE u64 Mix(u64 z) {  // the finaliser of SplitMix64
 // A block's part of a row, and what is told of it.
 struct Row {
     const float* slice;
-    int num_tokens, first_id;
+    int num_tokens, first_id, num_blocks;
     float most, per_logit;
 };
 
@@ -145,13 +153,17 @@ struct Row {
 DEVICE void Obey(Shared& s, const Row& row) {
     const int bucket = s.bucket;
     if (s.command == kGather) {
-        const u32 counter = Remote(&s.found_count, 0), list = Remote(s.gathered, 0);
+        const u32 counter = Remote(&s.found_count, 0);
+        const u32 list = Remote(s.gathered, 0), weights = Remote(s.weights, 0);
+        const int first = s.first_bucket;
         for (int i = threadIdx.x; i < row.num_tokens; i += kThreads) {
             const float logit = row.slice[i];
-            if (Weigh(logit, row.most, row.per_logit).bucket != bucket) continue;
+            const Weight w = Weigh(logit, row.most, row.per_logit);
+            if (w.bucket < first || w.bucket > bucket) continue;
             const u32 place = RemoteAdd(counter, 1u);
-            if (place < kMaxGathered)
-                RemoteStore(list + 8 * place, Order(logit, row.first_id + i));
+            if (place >= kMaxGathered) continue;
+            RemoteStore(list + 8 * place, Order(logit, row.first_id + i));
+            RemoteStore(weights + 4 * place, Join(w));
         }
         return;
     }
@@ -177,11 +189,13 @@ DEVICE void Obey(Shared& s, const Row& row) {
 }
 
 // The leader's side of a command; all its threads come here.
-DEVICE void Ask(Shared& s, const Row& row, int command, int bucket, u64 at_least) {
+DEVICE void Ask(Shared& s, const Row& row, int command, int first_bucket, int bucket,
+                u64 at_least) {
     __syncthreads();
     if (threadIdx.x == 0) s.found_count = 0, s.found_mass = 0;
-    if (threadIdx.x < kBlocks) {
+    if (threadIdx.x < row.num_blocks) {
         RemoteStore(Remote(&s.command, threadIdx.x), (u32)command);
+        RemoteStore(Remote(&s.first_bucket, threadIdx.x), (u32)first_bucket);
         RemoteStore(Remote(&s.bucket, threadIdx.x), (u32)bucket);
         RemoteStore(Remote(&s.at_least, threadIdx.x), at_least);
     }
@@ -198,9 +212,47 @@ struct Place {
     u64 order;    // of the token
 };
 
+// What the leader's list holds.
+struct Gathered {
+    int last_bucket;  // with all before it; -1: one bucket alone
+    u32 count;
+};
+
+// Where the prefix of a bucket that `ends` ends, when few tokens are gathered: a thread for each.
+template <typename Ends>
+DEVICE Place Rank(Shared& s, u32 num_gathered, int bucket, double before, Ends ends) {
+    __syncthreads();
+    if (threadIdx.x == 0) s.answer = before, s.answer_order = 0;
+    __syncthreads();
+    const u32 own = threadIdx.x < num_gathered ? s.weights[threadIdx.x] : 0;
+    if (threadIdx.x < num_gathered && BucketOf(own) == bucket) {
+        const u64 order = s.gathered[threadIdx.x];
+        u32 mass = 0, count = 0, size = 0;
+        u64 next = 0;  // the token after this one in the order
+        for (u32 i = 0; i < num_gathered; ++i) {
+            const u32 other = s.weights[i];
+            if (BucketOf(other) != bucket) continue;
+            const u64 at = s.gathered[i];
+            ++size;
+            if (at >= order) {
+                mass += MassOf(other);
+                ++count;
+            } else if (at > next) {
+                next = at;
+            }
+        }
+        if (ends(mass - MassOf(own), mass, count, order, next, count == size)) {
+            s.answer = before + mass * Scale(bucket);
+            s.answer_order = order;
+        }
+    }
+    __syncthreads();
+    return {s.answer, s.answer_order};
+}
+
 // The first token at which the running count or mass satisfies the target, tokens in order.
 // `target` is a count for kCount, a mass for kMass*, a logit for kNotBelow (the last not below it).
-DEVICE Place Find(Shared& s, const Row& row, Target what, double target) {
+DEVICE Place Find(Shared& s, const Row& row, Gathered& have, Target what, double target) {
     __syncthreads();
     if (threadIdx.x == 0) s.chosen = what == kNotBelow ? -1 : kBuckets;
     __syncthreads();
@@ -238,8 +290,23 @@ DEVICE Place Find(Shared& s, const Row& row, Target what, double target) {
         return what == kMassReached ? sum >= target : sum > target;
     };
 
-    Ask(s, row, kGather, bucket, 0);
-    const u32 n = s.found_count;
+    if (bucket > have.last_bucket) {
+        const bool from_first = s.count_before[bucket + 1] <= kFew;
+        Ask(s, row, kGather, from_first ? 0 : bucket, bucket, 0);
+        have = {from_first ? bucket : -1, s.found_count};
+    }
+    const u32 n = have.count;
+    if (n <= kFew) {
+        return Rank(s, n, bucket, before,
+                    [&](u32 mass_before, u32 mass, u32 count, u64 order, u64 next, bool is_last) {
+                        if (what == kNotBelow)
+                            return LogitOf(order) >= lowest &&
+                                   (is_last || LogitOf(next) < lowest);
+                        const double scale = Scale(bucket);
+                        const bool was_there = count > 1 && is_there(before + mass_before * scale, count - 1);
+                        return !was_there && (is_last || is_there(before + mass * scale, count));
+                    });
+    }
     if (n <= kMaxGathered) {
         int size = 32;
         while (size < n) size *= 2;
@@ -293,12 +360,12 @@ DEVICE Place Find(Shared& s, const Row& row, Target what, double target) {
     u64 order = 0, mass = 0;
     if (what == kNotBelow) {
         order = Order(lowest, 0xffffffffu);
-        Ask(s, row, kCompare, bucket, order);
+        Ask(s, row, kCompare, bucket, bucket, order);
         mass = s.found_mass;
     } else {
         for (int bit = 63; bit >= 0; --bit) {
             const u64 tried = order | 1ull << bit;
-            Ask(s, row, kCompare, bucket, tried);
+            Ask(s, row, kCompare, bucket, bucket, tried);
             if (is_there(before + (double)s.found_mass * scale, s.found_count))
                 order = tried, mass = s.found_mass;
         }
@@ -308,6 +375,7 @@ DEVICE Place Find(Shared& s, const Row& row, Target what, double target) {
 }
 
 // Sums of all blocks' buckets, then the leader's sums before each.
+template <int kBlocks>
 DEVICE void MergeBuckets(Shared& s, u32 rank) {
     ClusterSync();
     constexpr int kOwn = kBuckets / kBlocks;
@@ -326,9 +394,9 @@ DEVICE void MergeBuckets(Shared& s, u32 rank) {
     }
     ClusterSync();
     if (rank) return;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, b = 2 * threadIdx.x;
-    double mass = s.all_mass[b] + s.all_mass[b + 1];
-    u32 count = s.all_count[b] + s.all_count[b + 1];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, b = threadIdx.x;
+    double mass = s.all_mass[b];
+    u32 count = s.all_count[b];
 #pragma unroll
     for (int step = 1; step < 32; step <<= 1) {
         const double other_mass = __shfl_up_sync(FULL_WARP, mass, step);
@@ -337,18 +405,16 @@ DEVICE void MergeBuckets(Shared& s, u32 rank) {
     }
     if (lane == 31) s.warp_mass[warp] = mass, s.warp_count[warp] = count;
     __syncthreads();
-    for (int v = 0; v < warp; ++v) mass += s.warp_mass[v], count += s.warp_count[v];
-    // The end of the first of the two is the second's taken back: one rounding less than summing up.
-    s.mass_before[b + 1] = mass - s.all_mass[b + 1];
-    s.mass_before[b + 2] = mass;
-    s.count_before[b + 1] = count - s.all_count[b + 1];
-    s.count_before[b + 2] = count;
+    double mass_of_warps = 0.0;
+    for (int v = 0; v < warp; ++v) mass_of_warps += s.warp_mass[v], count += s.warp_count[v];
+    s.mass_before[b + 1] = mass_of_warps + mass;
+    s.count_before[b + 1] = count;
     if (threadIdx.x == 0) s.mass_before[0] = 0.0, s.count_before[0] = 0;
     __syncthreads();
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kBlocks, 1, 1)
-    sample(const __grid_constant__ SampleParams p) {
+template <int kBlocks>
+DEVICE void Sample(const SampleParams& p) {
     extern __shared__ __align__(16) unsigned char dynamic[];
     Shared& s = *(Shared*)dynamic;
     float* slice = (float*)(dynamic + kStateBytes);
@@ -398,14 +464,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kBloc
         if (rank == 0 && threadIdx.x == 0) p.ids[r] = (int)(0xffffffffu - (u32)best);
         return;
     }
-    const Row row = {slice, num_tokens, first_id, most, fminf(kLog2e / temperature, 1e37f)};
+    const Row row = {slice, num_tokens, first_id, kBlocks, most, fminf(kLog2e / temperature, 1e37f)};
     for (int i = threadIdx.x; i < num_tokens; i += kThreads) {
         const Weight w = Weigh(slice[i], row.most, row.per_logit);
         if (w.bucket == kBuckets) continue;
         atomicAdd(&s.mass[w.bucket], w.mass);
-        if (top_k) atomicAdd(&s.count[w.bucket], 1u);
+        atomicAdd(&s.count[w.bucket], 1u);
     }
-    MergeBuckets(s, rank);
+    MergeBuckets<kBlocks>(s, rank);
     if (rank) {
         for (;;) {
             ClusterSync();
@@ -415,21 +481,32 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(kBloc
         }
     }
 
+    Gathered have = {-1, 0};
     double total = s.mass_before[kBuckets];
     if (top_k && s.count_before[kBuckets] > (u32)top_k)
-        total = Find(s, row, kCount, (double)top_k).mass;
+        total = Find(s, row, have, kCount, (double)top_k).mass;
     const float top_p = p.top_p[r], min_p = p.min_p[r];
     double kept = total;
-    if (top_p < 1.0f) kept = Find(s, row, kMassReached, (double)top_p * total).mass;
+    if (top_p < 1.0f) kept = Find(s, row, have, kMassReached, (double)top_p * total).mass;
     if (min_p > 0.0f) {
         // The logit whose probability is min_p of the largest's.
         const float lowest = most + log2f(min_p) / row.per_logit;
         if (Weigh(lowest, row.most, row.per_logit).bucket < kBuckets)
-            kept = fmin(kept, Find(s, row, kNotBelow, (double)lowest).mass);
+            kept = fmin(kept, Find(s, row, have, kNotBelow, (double)lowest).mass);
     }
     const u64 mixed = Mix(Mix((u64)p.seeds[r]) + (u64)(long long)p.positions[r] * 0x9E3779B97F4A7C15ull);
     const double u = (double)(mixed >> 11) * 0x1p-53;
-    const Place place = Find(s, row, kMassPassed, u * kept);
+    const Place place = Find(s, row, have, kMassPassed, u * kept);
     if (threadIdx.x == 0) p.ids[r] = (int)(0xffffffffu - (u32)place.order);
-    Ask(s, row, kDone, 0, 0);
+    Ask(s, row, kDone, 0, 0, 0);
 }
+
+#define SAMPLE(name, blocks)                                                                  \
+    extern "C" __global__ void __launch_bounds__(kThreads, 1) __cluster_dims__(blocks, 1, 1)  \
+        name(const __grid_constant__ SampleParams p) {                                        \
+        Sample<blocks>(p);                                                                    \
+    }
+
+// Eight blocks are faster for a row; of four, the clusters of 16 rows run at once.
+SAMPLE(sample_8, 8)
+SAMPLE(sample_4, 4)

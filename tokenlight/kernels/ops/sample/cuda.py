@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from tokenlight.kernels.contract import TUNED
-from tokenlight.kernels.cuda import Source
+from tokenlight.kernels.cuda import Source, portable
 from tokenlight.kernels.ops.sample.contract import sample
 
 _SOURCE = Source(Path(__file__).with_name("cuda.cu"))
-_BLOCKS = 8
 _SHARED_BYTES = 227 * 1024
-_STATE_BYTES = 84_000
-MAX_VOCABULARY = _BLOCKS * (_SHARED_BYTES - _STATE_BYTES) // 4 // 32 * 32
+_STATE_BYTES = 48_000
+_SLICE_TOKENS = (_SHARED_BYTES - _STATE_BYTES) // 4
+MAX_VOCABULARY = 8 * _SLICE_TOKENS
 
 
 class _Params(ctypes.Structure):
@@ -37,19 +37,23 @@ def cuda(
     positions_S: Tensor,
 ) -> Tensor:
     num_rows, vocabulary = logits_SV.shape
+    columns = (temperature_S, top_k_S, top_p_S, min_p_S, seeds_S, positions_S)
     if not 0 < vocabulary <= MAX_VOCABULARY:
-        raise ValueError(f"a vocabulary of 1 to {MAX_VOCABULARY}, got {vocabulary}")
+        return portable(sample, logits_SV, *columns)(logits_SV, *columns)
     ids_S = torch.empty(num_rows, dtype=torch.int32, device=logits_SV.device)
     if not num_rows:
         return ids_S
-    slice_tokens = -(-vocabulary // (4 * _BLOCKS)) * 4
-    columns = (temperature_S, top_k_S, top_p_S, min_p_S, seeds_S, positions_S)
+    # Of blocks that need a multiprocessor each, 16 clusters of eight do not run at once.
+    num_blocks = 4 if num_rows > 8 and vocabulary <= 4 * _SLICE_TOKENS else 8
+    slice_tokens = -(-vocabulary // (4 * num_blocks)) * 4
     params = _Params(
         logits_SV.data_ptr(),
         *(column.data_ptr() for column in columns),
         ids_S.data_ptr(),
         *(vocabulary, logits_SV.stride(0), slice_tokens),
     )
-    kernel = _SOURCE.kernel("sample", threads=1024, shared_bytes=_STATE_BYTES + 4 * slice_tokens)
-    kernel.launch((_BLOCKS, num_rows), params)
+    kernel = _SOURCE.kernel(
+        f"sample_{num_blocks}", threads=1024, shared_bytes=_STATE_BYTES + 4 * slice_tokens
+    )
+    kernel.launch((num_blocks, num_rows), params)
     return ids_S
