@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenlight.text.parsing.json_call import read_container, read_string
+from tokenlight.text.parsing.forms.json_call import read_container, read_string
 from tokenlight.text.parsing.source import Pull, Source, Unfinished
 
 ANY = st.recursive(

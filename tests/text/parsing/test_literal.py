@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenlight.text.parsing.literal import LiteralReader, python_as_json
+from tokenlight.text.parsing.forms.literal import LiteralReader, python_as_json
 from tokenlight.text.parsing.source import Source
 
 LITERAL = st.recursive(

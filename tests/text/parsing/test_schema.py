@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenlight.text.parsing.schema import ANY, as_json, is_text, parameter_types, types_of
+from tokenlight.text.parsing.forms.schema import ANY, as_json, is_text, parameter_types, types_of
 
 ROOT = {
     "$defs": {

@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 
 from tokenlight.text.parsing.format import Channels
-from tokenlight.text.parsing.json_call import read_container
+from tokenlight.text.parsing.forms.json_call import read_container
 from tokenlight.text.parsing.output import Output
 from tokenlight.text.parsing.scan import CONTROL_PATTERN, compile_scan, found, without_control
 from tokenlight.text.parsing.source import Malformed, Pull, Source, Unfinished

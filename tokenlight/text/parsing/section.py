@@ -12,12 +12,12 @@ from tokenlight.text.parsing.format import (
     TaggedCall,
     ToolFormat,
 )
-from tokenlight.text.parsing.headed_call import read_headed_call
-from tokenlight.text.parsing.json_call import read_json_call
-from tokenlight.text.parsing.literal_call import read_literal_call
+from tokenlight.text.parsing.forms.headed_call import read_headed_call
+from tokenlight.text.parsing.forms.json_call import read_json_call
+from tokenlight.text.parsing.forms.literal_call import read_literal_call
+from tokenlight.text.parsing.forms.tagged_call import read_tagged_call
 from tokenlight.text.parsing.output import Output
 from tokenlight.text.parsing.source import Malformed, Pull, Source
-from tokenlight.text.parsing.tagged_call import read_tagged_call
 
 _WORD = re.compile(r"\w")
 _AFTER_CALL = ",;}"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from tokenlight.text.parsing.json_call import escape
+from tokenlight.text.parsing.forms.json_call import escape
 from tokenlight.text.parsing.source import Malformed, Pull, Source, Unfinished
 
 Write = Callable[[str], None]

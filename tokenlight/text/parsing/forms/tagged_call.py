@@ -9,10 +9,10 @@ import re
 from functools import lru_cache
 
 from tokenlight.text.parsing.format import TaggedCall, ToolFormat
-from tokenlight.text.parsing.json_call import escape
+from tokenlight.text.parsing.forms.json_call import escape
+from tokenlight.text.parsing.forms.schema import as_json, is_text, parameter_types
 from tokenlight.text.parsing.output import Output
 from tokenlight.text.parsing.scan import compile_scan, found, with_gaps
-from tokenlight.text.parsing.schema import as_json, is_text, parameter_types
 from tokenlight.text.parsing.source import SPACE, Malformed, Pull, Source, Unfinished
 
 _NAME = re.compile(r"[^\s<>\"]*")

@@ -4,7 +4,7 @@
 import re
 
 from tokenlight.text.parsing.format import HeadedCall
-from tokenlight.text.parsing.json_call import read_container
+from tokenlight.text.parsing.forms.json_call import read_container
 from tokenlight.text.parsing.output import Output
 from tokenlight.text.parsing.source import Malformed, Pull, Source
 

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 
 from tokenlight.text.parsing.format import LiteralCall
-from tokenlight.text.parsing.json_call import escape
-from tokenlight.text.parsing.literal import LiteralReader, another_item
+from tokenlight.text.parsing.forms.json_call import escape
+from tokenlight.text.parsing.forms.literal import LiteralReader, another_item
 from tokenlight.text.parsing.output import Output
 from tokenlight.text.parsing.source import Malformed, Pull, Source
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tokenlight.text.parsing.literal import python_as_json
+from tokenlight.text.parsing.forms.literal import python_as_json
 
 ANY: frozenset[str] = frozenset()
 """No type is known: JSON where the text is JSON, else a string."""
