@@ -47,7 +47,7 @@ def num_triton() -> int:
 
 
 def test_kernels_agree_with_their_references() -> None:
-    """A few rows of each case, and one 16-bit type."""
+    """A few rows of some cases, and one 16-bit type."""
     assert interpret() == 2 * num_triton()
 
 
