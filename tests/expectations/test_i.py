@@ -61,9 +61,28 @@ def test_t_i2():
     assert "web_search" not in text
 
 
+def early_codex(items: list[dict], **fields) -> dict:
+    """Instructions in their field, a tool that runs at the client, no namespace, no metadata."""
+    body = codex(items, **fields)
+    del body["client_metadata"], body["prompt_cache_key"]
+    body["instructions"] = body["input"].pop(0)["content"][0]["text"]
+    body["tools"] = [body["tools"][0], {"type": "local_shell"}]
+    return {**body, "reasoning": None, "include": []}
+
+
+def middle_codex(items: list[dict], **fields) -> dict:
+    """A patch tool with a grammar, effort, verbosity; input items without types."""
+    body = codex([{k: v for k, v in i.items() if k != "type"} if "role" in i else i for i in items])
+    lark = {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}
+    patch = {"type": "custom", "name": "apply_patch", "description": "Patch.", "format": lark}
+    body["tools"] = [body["tools"][0], patch, {"type": "web_search_preview"}]
+    return {**body, "reasoning": {"effort": "high"}, "text": {"verbosity": "low"}, **fields}
+
+
+@pytest.mark.parametrize("codex", [early_codex, middle_codex, codex])
 @pytest.mark.parametrize("stream", [False, True])
-def test_t_i3(stream):
-    """Codex's request, all of its fields, in both its turns."""
+def test_t_i3(codex, stream):
+    """The requests of three versions of Codex, all of their fields, in both their turns."""
     with scripted("Yes.") as server:
         first = post(server, "/v1/responses", codex([USER], stream=stream))
         assert first.status_code == 200
