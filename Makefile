@@ -116,6 +116,7 @@ bench-spmd: $(STAMPS)/dev  ## what compiling a model costs, what ranks send; BAR
 
 bench-gpu: $(STAMPS)/dev  ## the engine on a GPU, dummy weights in known shapes; BAR lines, bench-gpu.json
 	$(BIN)/python -m benchmarks.gpu_step tiny 16 --no-profile
+	-$(BIN)/python -m benchmarks.gpu_kernels --json bench-gpu-kernels.json
 	$(BIN)/python -m benchmarks.gpu --json bench-gpu.json $(ARGS)
 
 bench-front: $(STAMPS)/dev  ## prompts, masks, streams, sessions of clients: what the front costs; BAR lines

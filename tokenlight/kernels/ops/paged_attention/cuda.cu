@@ -179,10 +179,11 @@ DEVICE void Attend(const AttentionParams& p) {
         // Lane i knows the block of the warp's i-th sixteen tokens: a segment has 32 at most.
         const int own = SegmentStart(segment) + 16 * warp;
         int block = 0;
-        if (own + 64 * lane < stop) {
+        if (own + 64 * lane < stop && own + 64 * lane + 16 > begin)
             block = table[(own + 64 * lane) >> p.block_shift];
-            block = min(max(block, 0), p.num_blocks - 1);
-        }
+        // A block outside the pool is not followed: the rows become NaN.
+        const bool is_outside = __any_sync(FULL_WARP, block < 0 || block >= p.num_blocks);
+        block = min(max(block, 0), p.num_blocks - 1);
         auto place = [&](int i) {  // of the i-th sixteen tokens, in elements
             const int b = __shfl_sync(FULL_WARP, block, i);
             const int in_block = (own + 64 * i) & ((1 << p.block_shift) - 1);
@@ -303,6 +304,7 @@ DEVICE void Attend(const AttentionParams& p) {
                 l += __shfl_xor_sync(FULL_WARP, l, 4);
                 l += __shfl_xor_sync(FULL_WARP, l, 8);
                 l += __shfl_xor_sync(FULL_WARP, l, 16);
+                if (is_outside) l = __int_as_float(0x7fffffff);
                 if (g == 0) shared.stats[warp][row + j] = make_float2(most[n][j], l);
             }
 #pragma unroll
@@ -420,7 +422,7 @@ DEVICE void Attend(const AttentionParams& p) {
         Attend<dim, row_tiles, keep>(p);                                              \
     }
 
-ATTEND(attend_64_8, 64, 1, true, 4)
+ATTEND(attend_64_8, 64, 1, true, 3)
 ATTEND(attend_64_16, 64, 2, false, 3)
 ATTEND(attend_64_32, 64, 4, false, 2)
 ATTEND(attend_128_8, 128, 1, true, 3)

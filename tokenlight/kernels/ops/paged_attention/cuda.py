@@ -18,7 +18,7 @@ _MAX_REQUESTS = 256
 _MAX_QUERIES = 8
 _MAX_SEGMENTS = 512
 _MAX_PARTIALS_BYTES = 256 << 20
-_BLOCKS_PER_SM = {(64, 8): 4, (64, 16): 3, (64, 32): 2, (128, 8): 3, (128, 16): 2, (128, 32): 2}
+_BLOCKS_PER_SM = {(64, 8): 3, (64, 16): 3, (64, 32): 2, (128, 8): 3, (128, 16): 2, (128, 32): 2}
 BF16 = frozenset({torch.bfloat16})
 
 
