@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which calls the tuned CUDA kernels take, and who takes the others: decided on the host."""
+
+import pytest
+import torch
+
+from tokenlight import kernels
+from tokenlight.kernels.contract import TUNED
+from tokenlight.kernels.cuda import portable
+from tokenlight.kernels.ops.linear.cuda import MAX_ROWS, Around, few_rows, serves
+from tokenlight.kernels.ops.paged_attention.cuda import serves as attends
+
+BF16 = torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "k", "stride", "is_taken"),
+    [
+        (1, 4096, 4096, True),
+        (MAX_ROWS, 576, 4096, True),
+        (MAX_ROWS + 1, 576, 4096, False),
+        (1, 8, 8, True),
+        (1, 100, 104, False),
+        (2, 96, 100, False),
+        (0, 64, 64, True),
+    ],
+)
+def test_products_take_few_rows_of_whole_sixteen_bytes(
+    num_rows: int, k: int, stride: int, is_taken: bool
+) -> None:
+    x_TK = torch.zeros(num_rows, stride, dtype=BF16)[:, :k]
+    assert serves(x_TK) is is_taken
+
+
+def test_a_product_of_no_rows_launches_nothing() -> None:
+    weight = torch.zeros(32, 64, dtype=BF16)
+    assert few_rows(torch.zeros(0, 64, dtype=BF16), weight, Around()).shape == (0, 32)
+    halved = few_rows(torch.zeros(0, 64, dtype=BF16), weight, Around(has_silu_mul=True))
+    assert halved.shape == (0, 16)
+
+
+@pytest.mark.parametrize(
+    ("weight", "around", "complaint"),
+    [
+        (torch.zeros(32, 128, dtype=BF16), Around(), "rows of 64 features"),
+        (torch.zeros(64, 32, dtype=BF16).T, Around(), "contiguous rows"),
+        (torch.zeros(32, 64, dtype=BF16), Around(bias_N=torch.zeros(32)), "bfloat16, got torch.f"),
+    ],
+)
+def test_a_product_refuses_what_it_would_misread(weight, around, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        few_rows(torch.zeros(2, 64, dtype=BF16), weight, around)
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "num_requests", "heads", "dim", "block_tokens", "columns", "is_taken"),
+    [
+        (4, 4, (32, 8), 128, 64, 100, True),
+        (300, 300, (32, 8), 128, 64, 10, True),
+        (32, 4, (32, 8), 128, 64, 100, True),
+        (33, 4, (32, 8), 128, 64, 100, False),
+        (300, 290, (32, 8), 128, 64, 10, False),
+        (4, 4, (9, 3), 64, 16, 100, True),
+        (4, 4, (32, 8), 80, 16, 100, False),
+        (4, 4, (64, 1), 128, 16, 100, False),
+        (4, 4, (32, 8), 128, 8, 100, False),
+        (4, 4, (32, 8), 128, 48, 100, False),
+        (4, 4, (32, 8), 128, 64, 1 << 15, False),
+    ],
+)
+def test_attention_takes_decodes_and_drafts(
+    num_tokens: int,
+    num_requests: int,
+    heads: tuple[int, int],
+    dim: int,
+    block_tokens: int,
+    columns: int,
+    is_taken: bool,
+) -> None:
+    meta = {"device": "meta"}
+    q_THd = torch.empty(num_tokens, heads[0], dim, dtype=BF16, **meta)
+    cache = torch.empty(9, heads[1], block_tokens, dim, dtype=BF16, **meta)
+    table = torch.empty(num_requests, columns, dtype=torch.int32, **meta)
+    slots = torch.empty(num_requests, dtype=torch.int32, **meta)
+    assert attends(q_THd, cache, table, slots) is is_taken
+
+
+def test_what_a_tuned_kernel_leaves_goes_to_the_best_below_it() -> None:
+    x_TD, gain_D = torch.randn(3, 64), torch.ones(64)
+    run = portable(kernels.rms_norm, x_TD, gain_D, eps=1e-6)
+    (chosen,) = (i for i in kernels.rms_norm.implementations if i.run is run)
+    assert chosen.rank < TUNED
+    assert chosen.why_not(kernels.rms_norm.site(x_TD, gain_D, eps=1e-6)) is None
+    others = [i.rank for i in kernels.rms_norm.implementations if i.device == "any"]
+    assert chosen.rank >= max(others)
