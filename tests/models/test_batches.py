@@ -86,6 +86,23 @@ def test_older_files_have_one_projection_of_latents(tmp_path: Path) -> None:
     assert torch.equal(*given)
 
 
+def test_layers_that_draft_are_left_out(tmp_path: Path) -> None:
+    """DeepSeek V3's files have one after the last; any other tensor too many is named."""
+    variant = VARIANTS["deepseek_v3"]
+    config = variant.config
+    twin = make_twin("deepseek_v3", config, random_state("deepseek_v3", config, seed=13))
+    twin.save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors[f"model.layers.{config['num_hidden_layers']}.eh_proj.weight"] = torch.ones(4, 4)
+    save_file(tensors, tmp_path / "model.safetensors")
+    prompt = tokens(9, seed=6)
+    ours = Rig(open_checkpoint(tmp_path)).step({0: prompt})[0]
+    assert float((ours - logits_of(twin, prompt)).abs().max()) < TOLERANCE
+    save_file(tensors | {"model.layers.2.extra": torch.ones(1)}, tmp_path / "model.safetensors")
+    with pytest.raises(UnsupportedCheckpoint, match=r"without a place .*'model\.layers\.2\.extra'"):
+        Rig(open_checkpoint(tmp_path))
+
+
 def mxfp4_halves(blocks: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
     """GGUF's rows [..., 17 * blocks] as gpt-oss's checkpoints keep them: blocks and scales."""
     by_block = torch.from_numpy(blocks).unflatten(-1, (-1, 17))

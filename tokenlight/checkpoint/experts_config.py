@@ -4,7 +4,8 @@
 num_experts, num_experts_per_tok, moe_intermediate_size, shared_intermediate_size (0: none),
 moe_layers (whether each layer has experts), scoring_func ("softmax", "sigmoid"), n_group,
 topk_group, group_best (how many experts make a group's score), has_correction_bias,
-norm_topk_prob, routed_scaling_factor, swiglu_alpha, swiglu_limit (0: none), and experts_stored:
+norm_topk_prob, routed_scaling_factor, swiglu_alpha, swiglu_limit (0: none),
+num_nextn_predict_layers (layers after the last that draft further tokens), and experts_stored:
 "separate" (gate, up and down), or as gpt-oss keeps them: "mxfp4", "transposed".
 """
 
@@ -34,6 +35,8 @@ def expert_keys(asked: CheckedKeys, num_layers: int) -> dict[str, Any]:
     num_experts = asked.size(next(name for name in _NAMES if name in source), limit=MAX_EXPERTS)
     inner_size = asked.size("intermediate_size" if is_gpt_oss else "moe_intermediate_size")
     num_shared = asked.size("n_shared_experts") if source.get("n_shared_experts") else 0
+    drafting = "num_nextn_predict_layers"
+    num_drafting = asked.size(drafting) if source.get(drafting) else 0
     return {
         "num_experts": num_experts,
         "num_experts_per_tok": asked.size("num_experts_per_tok", limit=num_experts),
@@ -45,6 +48,7 @@ def expert_keys(asked: CheckedKeys, num_layers: int) -> dict[str, Any]:
         "routed_scaling_factor": asked.positive("routed_scaling_factor", 1.0),
         "swiglu_alpha": asked.positive("swiglu_alpha", 1.0),
         "swiglu_limit": asked.positive("swiglu_limit") if is_gpt_oss else 0.0,
+        "num_nextn_predict_layers": num_drafting,
         "experts_stored": _stored(asked),
     }
 

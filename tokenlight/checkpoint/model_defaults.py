@@ -110,6 +110,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "scoring_func": "sigmoid",
         "norm_topk_prob": True,
         "routed_scaling_factor": 2.5,
+        "num_nextn_predict_layers": 1,
     },
     "gpt_oss": {
         **_COMMON,

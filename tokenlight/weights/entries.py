@@ -20,6 +20,10 @@ def plain_entries(checkpoint: Checkpoint) -> dict[str, TensorEntry]:
         CheckpointCorrupt: two tensors have the same plain name.
     """
     entries: dict[str, TensorEntry] = {}
+    # Layers that draft further tokens come after the model's own.
+    first = checkpoint.config["num_hidden_layers"]
+    num_drafting = checkpoint.config.get("num_nextn_predict_layers", 0)
+    drafting = tuple(f"layers.{first + index}." for index in range(num_drafting))
     for entry in checkpoint.tensors.values():
         name = entry.name
         if checkpoint.layout == "gguf":
@@ -30,7 +34,7 @@ def plain_entries(checkpoint: Checkpoint) -> dict[str, TensorEntry]:
                 f"{checkpoint.path}: tensors {entries[name].name!r} and {entry.name!r} "
                 f"are for the same place"
             )
-        if not is_left_out(name):
+        if not (is_left_out(name) or name.startswith(drafting)):
             entries[name] = entry
     return entries
 
