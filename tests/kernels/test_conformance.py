@@ -58,6 +58,7 @@ def servable(op: Op, implementation: Implementation) -> list[Case]:
 def every_case(op: Op, dtypes: frozenset[torch.dtype] | None) -> list[Case]:
     """The op's cases, again in each 16-bit type that is taken and holds their numbers."""
     made = [case for case in cases_of(op).cases("cpu") if DEVICE == "cpu" or has_file_layouts(case)]
+    made = [case for case in made if triton_interpreter.CASE in case.name]
     short = sorted((dtypes or frozenset()) & {torch.float16, torch.bfloat16}, key=str)
     if triton_interpreter.IS_BRIEF:
         # Enough to see that a kernel runs; `ci-slow` has all of the intricate ones.

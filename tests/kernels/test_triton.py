@@ -22,7 +22,7 @@ compiled_for = import_module("tests.kernels.triton_compiler").compiled_for
 BF16 = torch.bfloat16
 
 
-def interpret(tests: str = "triton", *, every_case: bool = False) -> int:
+def interpret(tests: str = "triton", *, every_case: bool = False, case: str = "") -> int:
     """Run conformance tests of Triton in a process that interprets; how many passed."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-W", "ignore::RuntimeWarning"]
     command += ["-k", tests, "--timeout", "600", "tests/kernels/test_conformance.py"]
@@ -33,6 +33,7 @@ def interpret(tests: str = "triton", *, every_case: bool = False) -> int:
             **os.environ,
             "TRITON_INTERPRET": "1",
             "TOKENLIGHT_EVERY_CASE": "1" if every_case else "0",
+            "TOKENLIGHT_CASE": case,
         },
         capture_output=True,
         text=True,
@@ -56,6 +57,13 @@ def test_kernels_agree_with_their_references() -> None:
 @pytest.mark.parametrize("name", ["paged_attention", "sample"])
 def test_the_intricate_ones_agree_in_every_case(name: str) -> None:
     assert interpret(f"triton and agrees and {name}", every_case=True) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_query_of_a_long_prefill_has_the_bits_of_a_decode() -> None:
+    """The one walks all chunks in one program; the other has a program for each, and a merge."""
+    assert interpret("triton and rows and paged_attention", every_case=True, case="prefill") == 1
 
 
 def run(name: str):

@@ -9,6 +9,8 @@ import torch
 IS_ON = os.environ.get("TRITON_INTERPRET") == "1"
 # Interpreting every case takes minutes: few of them, and few of their rows, unless all are asked.
 IS_BRIEF = IS_ON and os.environ.get("TOKENLIGHT_EVERY_CASE") != "1"
+# Of the cases, those with this in their name.
+CASE = os.environ.get("TOKENLIGHT_CASE", "")
 
 
 def mend() -> None:
