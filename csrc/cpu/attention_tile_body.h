@@ -11,21 +11,44 @@ inline Vec LoadUpTo(const T* p, int count) {
     return count >= kLanes ? Load(p) : LoadN(p, count);
 }
 
-// The scores of R rows for 16 tokens, keys read from the cache.
-template <class T, int R>
+// The scores of R rows for 16 tokens, keys read from the cache. C: the head's registers, all of R
+// rows' queries then stay in registers; 0 where they do not fit.
+template <class T, int R, int C>
 inline void ScoreCached(const float* queries, std::int64_t padded, const T* const rows[kLanes],
                         int head_dim, float* scores) {
+    Vec query[R][C == 0 ? 1 : C];
+    for (int r = 0; r < R; ++r) {
+        for (int c = 0; c < C; ++c) query[r][c] = Load(queries + r * padded + c * kLanes);
+    }
     Vec parts[R][kLanes];
     for (int j = 0; j < kLanes; ++j) {
         Vec sum[R];
         for (int r = 0; r < R; ++r) sum[r] = Zero();
-        for (int i = 0; i < head_dim; i += kLanes) {
+        for (int c = 0; c < C; ++c) {
+            const Vec k = Load(rows[j] + c * kLanes);
+            for (int r = 0; r < R; ++r) sum[r] = Fma(query[r][c], k, sum[r]);
+        }
+        for (int i = 0; C == 0 && i < head_dim; i += kLanes) {
             const Vec k = LoadUpTo(rows[j] + i, head_dim - i);
             for (int r = 0; r < R; ++r) sum[r] = Fma(Load(queries + r * padded + i), k, sum[r]);
         }
         for (int r = 0; r < R; ++r) parts[r][j] = sum[r];
     }
     for (int r = 0; r < R; ++r) Store(scores + r * kPartitionTokens, SumEach(parts[r]));
+}
+
+template <class T, int R>
+inline void ScoreCachedRows(const float* queries, std::int64_t padded, const T* const rows[kLanes],
+                            int head_dim, float* scores) {
+    if (head_dim == 4 * kLanes) {
+        return ScoreCached<T, R, 4>(queries, padded, rows, head_dim, scores);
+    }
+    if constexpr (R <= 3) {
+        if (head_dim == 8 * kLanes) {
+            return ScoreCached<T, R, 8>(queries, padded, rows, head_dim, scores);
+        }
+    }
+    ScoreCached<T, R, 0>(queries, padded, rows, head_dim, scores);
 }
 
 template <class T>
@@ -36,16 +59,16 @@ inline void ScoreTileCached(const AttentionBuffers& b, std::int64_t padded,
         float* scores = b.scores + tile_start + half;
         int row = 0;
         for (; num_rows - row >= 4; row += 4) {
-            ScoreCached<T, 4>(b.queries + row * padded, padded, rows + half, head_dim,
-                              scores + row * kPartitionTokens);
+            ScoreCachedRows<T, 4>(b.queries + row * padded, padded, rows + half, head_dim,
+                                  scores + row * kPartitionTokens);
         }
         for (; num_rows - row >= 3; row += 3) {
-            ScoreCached<T, 3>(b.queries + row * padded, padded, rows + half, head_dim,
-                              scores + row * kPartitionTokens);
+            ScoreCachedRows<T, 3>(b.queries + row * padded, padded, rows + half, head_dim,
+                                  scores + row * kPartitionTokens);
         }
         for (; num_rows - row >= 1; row += 1) {
-            ScoreCached<T, 1>(b.queries + row * padded, padded, rows + half, head_dim,
-                              scores + row * kPartitionTokens);
+            ScoreCachedRows<T, 1>(b.queries + row * padded, padded, rows + half, head_dim,
+                                  scores + row * kPartitionTokens);
         }
     }
 }
