@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps in flight, padding and replayed steps change no token: what runs on a GPU, on the CPU."""
 
+import asyncio
 import dataclasses
 import math
+from contextlib import aclosing
 
 import pytest
 import torch
@@ -13,6 +15,8 @@ from tests.engine.test_grammar import bound, free
 from tests.engine.test_invariance import REQUESTS, SAMPLED, SHAPED, tokens
 from tests.server.fake_engine import ByteTokenizer
 from tokenlight import wire
+from tokenlight.config import EngineConfig, ModelConfig, SchedulerConfig
+from tokenlight.engine.client import AsyncLLM
 from tokenlight.runner import ModelRunner
 from tokenlight.runner.resolve import graph_rows
 from tokenlight.text.grammar.matching import Grammars
@@ -150,3 +154,50 @@ def test_a_step_that_raises_leaves_the_tables_true(rig, monkeypatch, overlap):
     for name in ("r1", "r2", "r3", "r4"):
         assert answers[name].token_ids == alone[name].token_ids
     assert stats.num_free_blocks == stats.num_blocks
+
+
+@pytest.mark.e2e
+async def test_a_process_with_steps_in_flight_answers_as_one_without(tiny_path, rig):
+    """The flag, from the command line's config to the loop; aborts and mixed lengths with it."""
+    prompts = {f"r{n}": [(7 * n + i) % 300 for i in range(5 + 9 * n)] for n in range(6)}
+    asked = [generate(name, p, max_new_tokens=9 + len(p) % 7) for name, p in prompts.items()]
+    alone, _ = rig.play({0: asked})
+    config = EngineConfig(
+        model=ModelConfig(model=str(tiny_path)),
+        scheduler=SchedulerConfig(overlap=2),
+        device="cpu",
+        num_threads=1,
+    )
+    llm = await AsyncLLM.start(config)
+    try:
+
+        async def answer(name: str) -> list[int]:
+            got: list[int] = []
+            most = 9 + len(prompts[name]) % 7
+            deltas = llm.generate(prompts[name], GREEDY, request_id=name, max_new_tokens=most)
+            async for delta in deltas:
+                got += delta.token_ids
+            return got
+
+        cut = llm.generate([1, 2, 3], GREEDY, request_id="cut", max_new_tokens=500)
+        async with aclosing(cut):
+            await anext(cut)
+            texts = await asyncio.gather(*map(answer, prompts))
+        assert dict(zip(prompts, texts, strict=True)) == {
+            name: alone[name].token_ids for name in prompts
+        }
+    finally:
+        await llm.close()
+
+
+@pytest.mark.parametrize("overlap", [0, 1, 2])
+def test_the_flag_reaches_the_runner(tiny_path, overlap):
+    config = EngineConfig(
+        model=ModelConfig(model=str(tiny_path)),
+        scheduler=SchedulerConfig(overlap=overlap),
+        device="cpu",
+        num_threads=1,
+    )
+    runner = ModelRunner.load(config)
+    assert runner.config.overlap == overlap
+    assert (runner._staged is not None) == (overlap > 0)

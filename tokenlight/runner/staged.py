@@ -34,6 +34,8 @@ from tokenlight.runner.sampler import Sampler, Unsaid, num_accepted
 from tokenlight.runner.staging import Frame, Size, Staging, size_of
 from tokenlight.wire import PromptLogprobs, TokenLogprobs
 
+_NO_ROWS = np.zeros(0, np.intp)
+
 
 @dataclass(frozen=True, slots=True)
 class _Captured:
@@ -161,10 +163,10 @@ class StagedSteps:
             token_ids = launched.token_ids()
         finally:
             self._unsettled.remove(launched)
-        sums_S = launched.returned[1].view(np.float32)
+        is_finite_S = np.isfinite(launched.returned[1].view(np.float32))
         return Sampled(
             token_ids,
-            np.flatnonzero(~np.isfinite(sums_S)),
+            _NO_ROWS if is_finite_S.all() else np.flatnonzero(~is_finite_S),
             self._told(launched, token_ids),
             launched.bad_requests,
             launched.prompt_logprobs,

@@ -7,7 +7,7 @@ put into it: the rows beyond are padding, which reads and writes one block that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -24,6 +24,8 @@ from tokenlight.runner.sampler import RowParams, Sampler
 _ALIGN_WORDS = 4  # 16 bytes: what a vector load wants
 # More changes than that are not patched: the whole table is copied.
 _MAX_PATCHES = 4096
+# Views of so few are kept: a step of decodes has no more.
+_KEPT_PATCHES = 64
 
 
 class Size(NamedTuple):
@@ -80,6 +82,8 @@ class Frame:
     step: Step
     params: RowParams
     sampled_slots: Tensor
+    patches: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    """Places and blocks of so many patches behind the words, as far as they were needed."""
 
 
 class Staging:
@@ -168,7 +172,7 @@ class Staging:
             end += self._write_patches(patches, words[end:].numpy())
         self._device[:end].copy_(words[:end], non_blocking=True)
         if len(patches):
-            self._apply_patches(self._device[frame.num_words : end])
+            self._apply_patches(frame, (end - frame.num_words) // 3)
         self._is_stale = False
 
     def put_padding(self, frame: Frame) -> None:
@@ -188,17 +192,22 @@ class Staging:
         Returns:
             How many words these are.
         """
-        places = patches[:, 1].astype(np.int64) * self._table.shape[1] + patches[:, 2]
-        latest = dict(zip(places.tolist(), patches[:, 3].tolist(), strict=True))
+        width = self._table.shape[1]
+        latest = {slot * width + column: block for _, slot, column, block in patches.tolist()}
         num = len(latest)
         words[: 2 * num].view(np.int64)[:] = list(latest)
         words[2 * num : 3 * num] = list(latest.values())
         return 3 * num
 
-    def _apply_patches(self, words: Tensor) -> None:
-        num = len(words) // 3
-        places = words[: 2 * num].view(torch.int64)
-        self._table.view(-1).index_copy_(0, places, words[2 * num :])
+    def _apply_patches(self, frame: Frame, num: int) -> None:
+        """Of `num` places, which the frame's words have brought."""
+        views = frame.patches.get(num)
+        if views is None:
+            words = self._device[frame.num_words : frame.num_words + 3 * num]
+            views = words[: 2 * num].view(torch.int64), words[2 * num :]
+            if num <= _KEPT_PATCHES:
+                frame.patches[num] = views
+        self._table.view(-1).index_copy_(0, *views)
 
 
 def _who(plan: StepPlan, size: Size, sampler: Sampler) -> tuple[object, ...] | None:
