@@ -38,7 +38,9 @@ class WeightMemory:
             return self._chunk[start : start + num_bytes]
 
     def copy(self, tensor: Tensor) -> Tensor:
-        """The same numbers in weight memory."""
+        """The same numbers in weight memory; a tensor without numbers is given back."""
+        if tensor.is_meta:
+            return tensor
         memory = self.allocate(tensor.nbytes).view(tensor.dtype).view(tensor.shape)
         return memory.copy_(tensor)
 
