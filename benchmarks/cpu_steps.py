@@ -12,7 +12,8 @@ import torch
 from benchmarks.kernels import best_s
 from tokenlight.checkpoint import open_checkpoint
 from tokenlight.kernels import _cpu
-from tokenlight.kv import DevicePool
+from tokenlight.kernels.kv_rows import store_rows
+from tokenlight.kv import DevicePool, kv_bytes_per_token
 from tokenlight.models import cache_specs, compile_model, load_model
 from tokenlight.nn import Step
 from tokenlight.runner.batch import make_trial_step
@@ -33,7 +34,7 @@ class Steps:
         self.read_bytes = self._read_bytes(model)
         """Weights that a step of one token reads: all but the rows that are only looked up."""
         specs = cache_specs(checkpoint)
-        self.kv_bytes_per_token = sum(spec.token_elements for spec in specs) * kv_dtype.itemsize
+        self.kv_bytes_per_token = kv_bytes_per_token(specs, kv_dtype)
         self._pool = DevicePool(
             specs,
             num_blocks=8 * CONTEXT_TOKENS // BLOCK_TOKENS,
@@ -41,8 +42,10 @@ class Steps:
             dtype=kv_dtype,
         )
         for layer in range(len(specs)):
-            for cache in self._pool.layer(layer):
-                cache.uniform_(-1, 1)
+            for cache, (_, width) in zip(
+                self._pool.layer(layer), specs[layer].tensors, strict=True
+            ):
+                cache.copy_(store_rows(torch.randn(*cache.shape[:3], width), kv_dtype))
         self._model = compile_model(model, self._pool, limits=Limits(T=CHUNK_TOKENS, S=8))
 
     @staticmethod
