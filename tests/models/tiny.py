@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tests.models.gguf_experts import add_expert_sizes, add_latent_sizes, converted
 
-MAX_LAYERS = 8
+MAX_LAYERS = 32
 
 # Where the float16 scales of a block are, of the formats that the package can only read.
 SCALES = {

@@ -56,6 +56,16 @@ def test_context_is_the_least_of_checkpoint_flag_and_kv():
     assert resolve(kv, SHAPE, MACHINE).max_model_tokens == 33 * 16
 
 
+def test_int8_keys_and_values_take_a_byte_each_and_a_scale_per_row():
+    asked = EngineConfig(cache=CacheConfig(kv_dtype="int8"))
+    resolved = resolve(asked, SHAPE, MACHINE)
+    assert resolved.kv_dtype == torch.int8
+    assert resolved.block_bytes == 16 * 30 * 2 * 3 * (64 + 4)
+    latent = dataclasses.replace(SHAPE, layers=[CacheSpec(((1, 576),))])
+    with pytest.raises(ConfigError, match="plain attention on a CPU"):
+        resolve(asked, latent, MACHINE)
+
+
 def test_one_overlap_for_the_scheduler_and_the_loop():
     resolved = resolve(EngineConfig(), SHAPE, MACHINE)
     assert resolved.overlap == 0
