@@ -4,6 +4,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.models.hugging_face import logits_of, random_state, read_gguf
 from tests.models.rig import Rig
@@ -34,4 +35,8 @@ def test_the_default_model(default_model_path: Path) -> None:
     theirs = logits_of(read_gguf(default_model_path), PROMPT)
     ours = Rig(open_checkpoint(default_model_path)).step({0: PROMPT})[0]
     assert float((ours - theirs).norm() / theirs.norm()) < 0.001
-    assert ours.argmax(-1).tolist() == theirs.argmax(-1).tolist()
+    # Where two tokens are nearer to each other than rounding is, either may be the first.
+    best, second = theirs.topk(2).values.unbind(-1)
+    is_clear = best - second > 2 * (ours - theirs).abs().amax(-1)
+    assert int(is_clear.sum()) >= len(PROMPT) - 3
+    assert torch.equal(ours.argmax(-1)[is_clear], theirs.argmax(-1)[is_clear])
