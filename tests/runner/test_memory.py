@@ -4,8 +4,16 @@
 import pytest
 import torch
 
+from tests.models.tiny import write_tiny_llama
 from tokenlight.base.errors import ConfigError
+from tokenlight.checkpoint import open_checkpoint
+from tokenlight.config import EngineConfig, SchedulerConfig
+from tokenlight.models import load_model
+from tokenlight.nn import Step
+from tokenlight.runner import memory
+from tokenlight.runner.machine import Machine
 from tokenlight.runner.memory import Usage, told_when_out_of_memory
+from tokenlight.runner.resolve import model_shape, resolve_limits
 
 GIB = 1 << 30
 USAGE = Usage(total=80 * GIB, elsewhere=1 * GIB, weights=15 * GIB, step=4 * GIB)
@@ -47,3 +55,40 @@ def test_the_allocators_error_becomes_one_that_helps(monkeypatch):
 def test_other_errors_pass_through():
     with pytest.raises(ValueError, match="else"), told_when_out_of_memory(0.9):
         raise ValueError("else")
+
+
+def test_usage_is_what_the_largest_steps_leave(tmp_path, monkeypatch):
+    """Here on the CPU, with an allocator that is only said to have grown."""
+    path = write_tiny_llama(tmp_path / "tiny.gguf")
+    checkpoint = open_checkpoint(path)
+    config = EngineConfig(
+        scheduler=SchedulerConfig(max_step_tokens=600, max_num_requests=8), device="cpu"
+    )
+    shape = model_shape(checkpoint)
+    limits = resolve_limits(config, shape, Machine(num_cores=1, memory_bytes=GIB))
+    reserved = iter([15 * GIB, 18 * GIB])
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: next(reserved))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (60 * GIB, 80 * GIB))
+    for name in ("empty_cache", "synchronize"):
+        monkeypatch.setattr(torch.cuda, name, lambda: None)
+    sizes = []
+    compiled = memory.compile_for
+
+    def watched(*args: object) -> object:
+        model = compiled(*args)
+
+        def run(step: Step) -> torch.Tensor:
+            sizes.append((len(step.token_ids_T), len(step.slots), step.block_table.shape[1]))
+            logits_SV = model(step)
+            assert logits_SV.isfinite().all()
+            return logits_SV
+
+        return run
+
+    monkeypatch.setattr(memory, "compile_for", watched)
+    usage = memory.measure_usage(load_model(checkpoint), shape, limits)
+    columns = shape.max_model_tokens // limits.block_tokens
+    assert sizes == [(600, 1, columns), (600, 8, columns), (512, 1, columns), (8, 8, columns)]
+    assert (usage.total, usage.elsewhere, usage.weights) == (80 * GIB, 2 * GIB, 15 * GIB)
+    # The pool of the trial is not part of what a step needs; captured steps are.
+    assert 3 * GIB < usage.step + 10 * (1 << 20) < 3 * GIB + (1 << 30)
