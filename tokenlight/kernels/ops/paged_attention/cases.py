@@ -50,6 +50,7 @@ def cases(device: str) -> list[Case]:
         _case("sinks", Shape(_MIXED, 9, 3, 64, 16, f16), device, sinks=True),
         _case("sinks in a window", Shape(_MIXED, 8, 1, 16, 8, f32), device, window=9, sinks=True),
         _case("prefill", Shape(((600, 600),), 6, 2, 64, 16, f16), device),
+        _case("append", Shape(((300, 1300),), 4, 2, 32, 16, f16), device),
         _case("empty", Shape((), 6, 2, 64, 16, f16), device),
         _case("mixed", Shape(_MIXED, 9, 3, 64, 16, torch.float8_e4m3fn), device),
         _case("window", Shape(_MIXED, 8, 1, 32, 8, torch.float8_e4m3fn), device, window=50),

@@ -21,7 +21,7 @@ from tokenlight.kernels.triton.launch import CACHED, FLOATS, check_heads
 from tokenlight.kernels.triton.math import softmax_merge, tanh
 from tokenlight.kernels.triton.paged import cache_row, find_owner
 
-_CHUNK = 512
+_CHUNK = 1024
 _LOG2_E = tl.constexpr(1.4426950408889634)
 _OWNERS = tl.constexpr(128)
 # With fewer programs than this, chunks get programs of their own. Two for each of 132 processors.
@@ -159,39 +159,25 @@ def _attend(
     all_max_M = tl.full([M], float("-inf"), tl.float32)
     all_sum_M = tl.zeros([M], tl.float32)
     all_acc_Md = tl.zeros([M, BLOCK_D], tl.float32)
+    # Keys below this are seen by every query of the tile: no mask.
+    all_seen = tl.where(window > 0, 0, (before + first_query + 1) // N * N)
     for chunk in range(first_chunk, end_chunk):
         max_M = tl.full([M], float("-inf"), tl.float32)
         sum_M = tl.zeros([M], tl.float32)
         acc_Md = tl.zeros([M, BLOCK_D], tl.float32)
         first = tl.maximum(chunk * CHUNK, low // N * N)
-        for base in range(first, tl.minimum((chunk + 1) * CHUNK, high), N):
-            key_N = base + tl.arange(0, N)
-            row_N = cache_row(
-                block_table, slot, key_N, (key_N >= low) & (key_N < high),
-                table_stride, num_slots, num_columns, num_blocks, KV_HEADS, BLOCK_TOKENS, kv_head,
-            )  # fmt: skip
-            is_key_N = row_N >= 0
-            is_k_Nd = is_key_N[:, None] & (d < HEAD_DIM)[None, :]
-            place_Nd = row_N[:, None] * HEAD_DIM + d[None, :]
-            k_Nd = tl.load(k_cache + place_Nd, mask=is_k_Nd, other=0.0)
-            k_Nd = k_Nd.to(q_Md.dtype)
-            score_MN = tl.dot(q_Md, tl.trans(k_Nd), input_precision="ieee") * scale
-            if HAS_CAP:
-                score_MN = cap * tanh(score_MN / cap)
-            is_seen_MN = (key_N[None, :] <= position_M[:, None]) & is_key_N[None, :]
-            is_seen_MN &= (window == 0) | (key_N[None, :] > position_M[:, None] - window)
-            score_MN = tl.where(is_seen_MN, score_MN * _LOG2_E, float("-inf"))
-            new_max_M = tl.maximum(max_M, tl.max(score_MN, 1))
-            finite_M = tl.where(new_max_M == float("-inf"), 0.0, new_max_M)
-            weight_MN = tl.exp2(score_MN - finite_M[:, None])
-            fade_M = tl.exp2(max_M - finite_M)
-            v_Nd = tl.load(v_cache + place_Nd, mask=is_k_Nd, other=0.0)
-            v_Nd = v_Nd.to(q_Md.dtype)
-            sum_M = tl.fma(sum_M, fade_M, tl.sum(weight_MN, 1))
-            acc_Md = tl.dot(
-                weight_MN.to(v_Nd.dtype), v_Nd, acc_Md * fade_M[:, None], input_precision="ieee"
-            )
-            max_M = new_max_M
+        stop = tl.minimum((chunk + 1) * CHUNK, high)
+        middle = tl.maximum(tl.minimum(all_seen, stop), first)
+        max_M, sum_M, acc_Md = _walk(
+            q_Md, position_M, max_M, sum_M, acc_Md, k_cache, v_cache, block_table, slot, kv_head,
+            first, middle, low, high, table_stride, num_slots, num_columns, num_blocks, window,
+            scale, cap, HEAD_DIM, BLOCK_D, KV_HEADS, BLOCK_TOKENS, HAS_CAP, False, N,
+        )  # fmt: skip
+        max_M, sum_M, acc_Md = _walk(
+            q_Md, position_M, max_M, sum_M, acc_Md, k_cache, v_cache, block_table, slot, kv_head,
+            middle, stop, low, high, table_stride, num_slots, num_columns, num_blocks, window,
+            scale, cap, HEAD_DIM, BLOCK_D, KV_HEADS, BLOCK_TOKENS, HAS_CAP, True, N,
+        )  # fmt: skip
         all_max_M, fade_M, share_M = softmax_merge(all_max_M, max_M)
         all_sum_M = tl.fma(all_sum_M, fade_M, sum_M * share_M)
         all_acc_Md = tl.fma(all_acc_Md, fade_M[:, None], acc_Md * share_M[:, None])
@@ -210,6 +196,59 @@ def _attend(
         share_M = _share(all_max_M, all_sum_M, sink_M)
         out_Md = all_acc_Md * share_M[:, None]
         tl.store(out + row_M[:, None] * HEAD_DIM + d[None, :], out_Md, mask=is_q_Md)
+
+
+@triton.jit
+def _walk(
+    q_Md, position_M, max_M, sum_M, acc_Md, k_cache, v_cache, block_table, slot, kv_head,
+    first, stop, low, high, table_stride, num_slots, num_columns, num_blocks, window, scale, cap,
+    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, KV_HEADS: tl.constexpr,
+    BLOCK_TOKENS: tl.constexpr, HAS_CAP: tl.constexpr, IS_MASKED: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    """Add keys from `first` to below `stop` to a softmax.
+
+    A key that all rows see adds the same bits with a mask and without one: what a compiler could
+    contract is written as it shall round.
+    """
+    d = tl.arange(0, BLOCK_D)
+    factor = _LOG2_E if HAS_CAP else scale * _LOG2_E
+    for base in range(first, stop, N):
+        key_N = base + tl.arange(0, N)
+        row_N = cache_row(
+            block_table, slot, key_N, (key_N >= low) & (key_N < high),
+            table_stride, num_slots, num_columns, num_blocks, KV_HEADS, BLOCK_TOKENS, kv_head,
+        )  # fmt: skip
+        is_key_N = row_N >= 0
+        if IS_MASKED:
+            is_k_Nd = is_key_N[:, None] & (d < HEAD_DIM)[None, :]
+        else:
+            # A block outside the pool is not followed: its keys are those of the first.
+            row_N = tl.maximum(row_N, 0)
+            is_k_Nd = (d < HEAD_DIM)[None, :]
+        place_Nd = row_N[:, None] * HEAD_DIM + d[None, :]
+        k_Nd = tl.load(k_cache + place_Nd, mask=is_k_Nd, other=0.0).to(q_Md.dtype)
+        score_MN = tl.dot(q_Md, tl.trans(k_Nd), input_precision="ieee")
+        if HAS_CAP:
+            score_MN = cap * tanh(score_MN * scale / cap)
+        scaled_MN = score_MN * factor
+        if IS_MASKED:
+            is_seen_MN = (key_N[None, :] <= position_M[:, None]) & is_key_N[None, :]
+            is_seen_MN &= (window == 0) | (key_N[None, :] > position_M[:, None] - window)
+            scaled_MN = tl.where(is_seen_MN, scaled_MN, float("-inf"))
+        new_max_M = tl.maximum(max_M, tl.max(scaled_MN, 1))
+        finite_M = tl.where(new_max_M == float("-inf"), 0.0, new_max_M)
+        power_MN = tl.fma(score_MN, factor, -finite_M[:, None])
+        if IS_MASKED:
+            power_MN = tl.where(is_seen_MN, power_MN, float("-inf"))
+        weight_MN = tl.exp2(power_MN)
+        fade_M = tl.exp2(max_M - finite_M)
+        v_Nd = tl.load(v_cache + place_Nd, mask=is_k_Nd, other=0.0).to(q_Md.dtype)
+        sum_M = tl.fma(sum_M, fade_M, tl.sum(weight_MN, 1))
+        acc_Md = tl.dot(
+            weight_MN.to(v_Nd.dtype), v_Nd, acc_Md * fade_M[:, None], input_precision="ieee"
+        )
+        max_M = new_max_M
+    return max_M, sum_M, acc_Md
 
 
 @triton.jit
