@@ -30,10 +30,46 @@ def cpu(  # noqa: PLR0913 - what lies between a projection and attention
     *,
     eps: float = 0.0,
 ) -> None:
-    num_tokens, num_q_heads, head_dim = q_THd.shape
-    num_heads, rotated = k_TKd.shape[1], cos_sin_Tr.shape[1]
     gains = [g for g in (q_weight_d, k_weight_d) if g is not None]
     heads = (q_THd, k_TKd, v_TKd)
+    _check(heads, cos_sin_Tr, (k_cache_BKPd, v_cache_BKPd), positions_T, gains)
+    num_tokens, num_q_heads, head_dim = q_THd.shape
+    num_heads, rotated = k_TKd.shape[1], cos_sin_Tr.shape[1]
+    _cpu.rope_write_kv(
+        paged_batch(query_starts, block_table, slots, num_tokens, k_cache_BKPd),
+        q_THd.data_ptr(),
+        k_TKd.data_ptr(),
+        v_TKd.data_ptr(),
+        cos_sin_Tr.data_ptr(),
+        k_cache_BKPd.data_ptr(),
+        v_cache_BKPd.data_ptr(),
+        positions_T.data_ptr(),
+        0 if q_weight_d is None else q_weight_d.data_ptr(),
+        0 if k_weight_d is None else k_weight_d.data_ptr(),
+        KV_TYPES[k_cache_BKPd.dtype],
+        num_q_heads,
+        num_heads,
+        head_dim,
+        rotated,
+        q_THd.stride(0),
+        k_TKd.stride(0),
+        v_TKd.stride(0),
+        eps,
+    )
+
+
+def _check(
+    heads: tuple[Tensor, Tensor, Tensor],
+    cos_sin_Tr: Tensor,
+    caches: tuple[Tensor, Tensor],
+    positions_T: Tensor,
+    gains: list[Tensor],
+) -> None:
+    """Raise ValueError unless all of these fit each other."""
+    q_THd, k_TKd, v_TKd = heads
+    k_cache_BKPd, v_cache_BKPd = caches
+    num_tokens, _, head_dim = q_THd.shape
+    num_heads, rotated = k_TKd.shape[1], cos_sin_Tr.shape[1]
     if (
         k_TKd.shape != (num_tokens, num_heads, head_dim)
         or v_TKd.shape != k_TKd.shape
@@ -60,27 +96,6 @@ def cpu(  # noqa: PLR0913 - what lies between a projection and attention
             f"{list(positions_T.shape)} do not fit caches of {list(k_cache_BKPd.shape)} and "
             f"{list(v_cache_BKPd.shape)}"
         )
-    _cpu.rope_write_kv(
-        paged_batch(query_starts, block_table, slots, num_tokens, k_cache_BKPd),
-        q_THd.data_ptr(),
-        k_TKd.data_ptr(),
-        v_TKd.data_ptr(),
-        cos_sin_Tr.data_ptr(),
-        k_cache_BKPd.data_ptr(),
-        v_cache_BKPd.data_ptr(),
-        positions_T.data_ptr(),
-        0 if q_weight_d is None else q_weight_d.data_ptr(),
-        0 if k_weight_d is None else k_weight_d.data_ptr(),
-        KV_TYPES[k_cache_BKPd.dtype],
-        num_q_heads,
-        num_heads,
-        head_dim,
-        rotated,
-        q_THd.stride(0),
-        k_TKd.stride(0),
-        v_TKd.stride(0),
-        eps,
-    )
 
 
 @rope_write_kv_.enter("cpu")
