@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program as native code gives the bits that it gives instruction by instruction in Python."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -109,6 +111,22 @@ def test_an_index_outside_its_table_is_refused(model, path) -> None:
         model.hidden(replace(step, token_ids_T=step.token_ids_T + 512))
     with pytest.raises(IndexError, match="row 4"):
         model.logits(model.hidden(step), integers(4))
+
+
+def test_compiling_does_not_import_the_compiler_of_torch(path) -> None:
+    """Which products on device "meta" would: 150 MB, and a second of every start."""
+    script = f"""if True:
+        import sys
+        from pathlib import Path
+        from tests.spmd.test_native import LIMITS, make_pool
+        from tokenlight.checkpoint import open_checkpoint
+        from tokenlight.models import compile_model, load_model
+
+        path = Path({str(path)!r})
+        compile_model(load_model(open_checkpoint(path)), make_pool(path), limits=LIMITS)
+        sys.exit("torch._dynamo" in sys.modules)
+    """
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_a_step_beyond_the_limits_is_refused(model, path) -> None:

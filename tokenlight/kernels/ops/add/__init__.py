@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from tokenlight.kernels.ops.add import cpu, reference
+from tokenlight.kernels.ops.add import cpu, reference, shape
 from tokenlight.kernels.ops.add.contract import add
 
-__all__ = ["add", "cpu", "reference"]
+__all__ = ["add", "cpu", "reference", "shape"]
