@@ -227,11 +227,11 @@ BROKEN = """
 from tokenlight.runner import ModelRunner
 
 
-def execute(self, plan):
+def launch(self, plan):
     raise RuntimeError("broken for good")
 
 
-ModelRunner.execute = execute
+ModelRunner.launch = launch
 """
 
 

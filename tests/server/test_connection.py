@@ -131,13 +131,12 @@ def test_a_connection_may_rest_between_requests(server):
 def test_one_that_takes_no_more_of_its_answers_is_ended(server, caplog):
     """A stack of requests whose answers fill every buffer on the way, of which it reads none."""
     num_requests = (16 << 20) // len(httpx.get(f"{server.url}/openapi.json").content)
-    connection = server.connect()
-    connection.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n" * num_requests)
-    with caplog.at_level("INFO"):
-        wait_until(lambda: "slow_reader" in caplog.text, 10)
     answers = b""
-    with contextlib.suppress(ConnectionError):
-        answers = received(connection)
+    with server.connect() as connection, caplog.at_level("INFO", "tokenlight"):
+        connection.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n" * num_requests)
+        wait_until(lambda: "slow_reader" in caplog.text, 30)
+        with contextlib.suppress(ConnectionError):
+            answers = received(connection)
     assert answers.count(b"HTTP/1.1 200") < num_requests
     assert is_alive(server)
 
@@ -162,16 +161,15 @@ def test_headers_without_end_are_refused(server):
 
 def test_one_connection_too_many_is_told_to_come_back():
     with running(FakeEngine(), max_connections=3, client_timeout_s=5.0) as server:
-        held = [server.connect() for _ in range(3)]
-        for connection in held:
-            connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
-            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
-        late = server.connect()
-        late.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
-        status, error = error_of(received(late))
-        assert (status, error["code"]) == (429, "overloaded")
-        for connection in held:
-            connection.close()
+        with contextlib.ExitStack() as held:
+            for _ in range(3):
+                connection = held.enter_context(server.connect())
+                connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+                assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
+            late = server.connect()
+            late.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+            status, error = error_of(received(late))
+            assert (status, error["code"]) == (429, "overloaded")
         deadline_s = time.monotonic() + 5
         while httpx.get(f"{server.url}/health").status_code == 429:
             assert time.monotonic() < deadline_s
