@@ -97,7 +97,7 @@ test-cuda: $(STAMPS)/dev  ## what needs a GPU: the engine beside transformers, e
 ci-slow: $(STAMPS)/dev  ## sanitizers, aarch64 build, slow tests, a fresh clone installed and served
 	bash scripts/sanitize.sh
 	bash scripts/portable.sh
-	$(BIN)/pytest -q -m "slow and not cuda and not multi_gpu" $(ARGS)
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile -m "slow and not cuda and not multi_gpu" $(ARGS)
 	$(BIN)/pytest -q -m "not long" tests/expectations/test_[efg].py --expectations-model default
 
 # ---- measure -----------------------------------------------------------------------------------------------------------
