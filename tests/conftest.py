@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every room's tests share: the default model's file, logs as they were, and options."""
+"""What every room's tests share: the default model's file, and options."""
 
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,16 +16,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="tiny",
         help="tiny (random weights), default, or a GGUF file",
     )
-
-
-@pytest.fixture(autouse=True)
-def logs_as_they_were() -> Iterator[None]:
-    """A command that ran in this process sends the log elsewhere: the next test finds it here."""
-    root = logging.getLogger("tokenlight")
-    level, handlers, propagate = root.level, root.handlers[:], root.propagate
-    yield
-    root.setLevel(level)
-    root.handlers[:], root.propagate = handlers, propagate
 
 
 @pytest.fixture(scope="session")

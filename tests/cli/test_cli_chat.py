@@ -23,6 +23,8 @@ def start_chat(server: RunningServer, *argv: str) -> subprocess.Popen:
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "HTTP_PROXY": "http://127.0.0.1:9"},
+        # A suite that was started in the background ignores Ctrl-C, and its children would as well.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
 
 
