@@ -184,16 +184,18 @@ async def test_a_thousand_random_aborts_leak_nothing(tiny_path):
 
 async def test_close_drains_then_cuts(tiny_path):
     llm = await AsyncLLM.start(config(tiny_path))
-    short, long = start(llm, "short", max_new_tokens=60), start(llm, "long")
-    await anext(short)
-    await anext(long)
-    closing = asyncio.create_task(llm.close(drain_s=0.6))
+    short = start(llm, "short", max_new_tokens=60)
+    longs = [start(llm, f"long{n}") for n in range(16)]  # steps of many take their time
+    for deltas in (short, *longs):
+        await anext(deltas)
+    closing = asyncio.create_task(llm.close(drain_s=0.4))
     await asyncio.sleep(0)
     with pytest.raises(ServerStopping):
         start(llm, "new")
     assert [d async for d in short][-1].finish_reason == "length"
-    with pytest.raises(ServerStopping):
-        [d async for d in long]
+    for long in longs:
+        with pytest.raises(ServerStopping):
+            [d async for d in long]
     await closing
     await llm.close()
     assert "exit code 0" in str(await llm.wait_dead())
