@@ -41,7 +41,7 @@ async def test_killed_every_reader_hears_at_once(tiny_path):
     for deltas in readers:
         with pytest.raises(EngineDead, match="ended by signal 9"):
             [d async for d in deltas]
-    assert time.monotonic() - killed_s < 5  # a stall limit is 60: no timer is behind it
+    assert time.monotonic() - killed_s < 1
     assert isinstance(llm.health(), EngineDead)
     with pytest.raises(EngineDead):
         start(llm, "d")
