@@ -101,10 +101,7 @@ def load_part(
     """The model of a rank, and what the compiler must know of the others; None: it is alone."""
     mesh = mesh_of(config).at(rank)
     is_dummy = config.model.load_format == "dummy"
-    if mesh.num_ranks == 1:
-        model = load_model(checkpoint, device=limits.device, dtype=limits.dtype, is_dummy=is_dummy)
-        return model, None
-    sharding = shard_model(checkpoint, mesh, limits.dtype)
+    sharding = shard_model(checkpoint, mesh, limits.dtype) if mesh.num_ranks > 1 else None
     model = load_model(
         checkpoint,
         device=limits.device,
@@ -112,4 +109,4 @@ def load_part(
         is_dummy=is_dummy,
         sharding=sharding,
     )
-    return model, Ranks(mesh, sharding.layouts, TorchCommunicator())
+    return model, Ranks(mesh, sharding.layouts, TorchCommunicator()) if sharding else None
