@@ -116,7 +116,8 @@ def test_the_example_installs_and_is_chosen(tmp_path: Path) -> None:
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     here = subprocess.check_output([sys.executable, "-c", code], text=True).strip()
     there = subprocess.check_output([python, "-c", code], text=True).strip()
-    (Path(there) / "outer.pth").write_text(f"{here}\n{ROOT}\n")
+    # As a directory of packages, so that an editable install there is found too.
+    (Path(there) / "outer.pth").write_text(f"import site; site.addsitedir({here!r})\n{ROOT}\n")
     install = ["-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", str(EXAMPLE)]
     subprocess.run([python, *install], check=True)
     lines = listed(path="", python=python)
