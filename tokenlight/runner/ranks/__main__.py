@@ -17,7 +17,7 @@ from tokenlight.runner.ranks.channel import read_pipe
 from tokenlight.runner.ranks.follower import follow
 from tokenlight.runner.ranks.followers import BEAT, BEAT_PERIOD_S, READY
 from tokenlight.runner.ranks.orders import RankOrders
-from tokenlight.runner.ranks.share import join, load_share
+from tokenlight.runner.ranks.share import join, load_share, take_seat
 
 _EXIT_LEADERLESS = 3
 
@@ -28,7 +28,7 @@ def main() -> int:
     log.configure(orders.log_level)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what it means is the parent's to decide
     threading.Thread(target=_beat, name="tokenlight-beat", daemon=True).start()
-    with join(orders.config, rank=orders.rank, store_port=orders.store_port):
+    with join(take_seat(orders.config, rank=orders.rank, store_port=orders.store_port)):
         share = load_share(orders.config, rank=orders.rank, num_blocks=orders.num_blocks)
         os.write(sys.stdout.fileno(), READY)
         follow(

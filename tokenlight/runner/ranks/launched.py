@@ -7,7 +7,7 @@ from tokenlight.base.log import event, get_log
 from tokenlight.runner.ranks.channel import read_group
 from tokenlight.runner.ranks.follower import follow
 from tokenlight.runner.ranks.orders import unpack_orders
-from tokenlight.runner.ranks.share import join_launched, load_share
+from tokenlight.runner.ranks.share import join, load_share
 
 _log = get_log("ranks")
 
@@ -19,7 +19,7 @@ def follow_leader() -> None:
         ConfigError: what the leading rank was asked for cannot be had on this machine.
         CheckpointError: the model's files cannot be used here.
     """
-    with join_launched():
+    with join(None):
         rank, messages = dist.get_rank(), read_group()
         orders = unpack_orders(next(messages))
         share = load_share(orders.config, rank=rank, num_blocks=orders.num_blocks)

@@ -19,7 +19,7 @@ from tokenlight.runner.ranks.channel import Channel, GroupChannel
 from tokenlight.runner.ranks.followers import Followers
 from tokenlight.runner.ranks.leader import LeadingModel
 from tokenlight.runner.ranks.orders import RankOrders, pack_orders
-from tokenlight.runner.ranks.share import join, join_launched, make_store
+from tokenlight.runner.ranks.share import Seat, join, make_store
 from tokenlight.runner.resolve import ResolvedConfig
 
 
@@ -77,13 +77,13 @@ def _spawn(config: EngineConfig, resolved: ResolvedConfig) -> OtherRanks:
         {rank: _orders(config, resolved, rank, store.port) for rank in range(1, num_ranks)}
     )
     ended.callback(followers.close)
-    ended.enter_context(join(config, rank=0, store_port=store.port, store=store))
+    ended.enter_context(join(Seat(store, rank=0, world_size=num_ranks)))
     return OtherRanks(followers.channel, ended, followers.wait_ready)
 
 
 def _meet(config: EngineConfig, resolved: ResolvedConfig) -> OtherRanks:
     ended, channel = ExitStack(), GroupChannel()
-    ended.enter_context(join_launched())
+    ended.enter_context(join(None))
     ended.callback(channel.close)
     channel.send(pack_orders(_orders(config, resolved, rank=0, store_port=0)))
     return OtherRanks(channel, ended, dist.barrier)

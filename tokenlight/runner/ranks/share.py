@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -45,25 +46,25 @@ def make_store(num_ranks: int) -> TCPStore:
     return TCPStore(_HOST, 0, num_ranks, is_master=True, wait_for_workers=False)
 
 
-@contextmanager
-def join(
-    config: EngineConfig, *, rank: int, store_port: int, store: Store | None = None
-) -> Iterator[None]:
-    """Be one of the ranks of this host; the leading one brings the store."""
-    num_ranks = mesh_of(config).num_ranks
-    if store is None:
-        store = TCPStore(_HOST, store_port, num_ranks, timeout=_JOIN_TIMEOUT)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=num_ranks)
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
+class Seat(NamedTuple):
+    """One of the ranks of this host, and where they find each other."""
+
+    store: Store
+    rank: int
+    world_size: int
+
+
+def take_seat(config: EngineConfig, *, rank: int, store_port: int) -> Seat:
+    """Of a rank that follows: the leading one has the store."""
+    num_ranks = config.parallel.num_ranks
+    return Seat(TCPStore(_HOST, store_port, num_ranks, timeout=_JOIN_TIMEOUT), rank, num_ranks)
 
 
 @contextmanager
-def join_launched() -> Iterator[None]:
-    """Be one of the ranks that a launcher started: it says by environment variables who is who."""
-    dist.init_process_group("gloo", timeout=_IDLE_TIMEOUT)
+def join(seat: Seat | None) -> Iterator[None]:
+    """Be one of the ranks. None: a launcher's environment variables say which."""
+    who = {} if seat is None else seat._asdict()
+    dist.init_process_group("gloo", timeout=_IDLE_TIMEOUT, **who)
     try:
         yield
     finally:
