@@ -2,12 +2,20 @@
 """`tokenlight plan` of a configuration alone: its numbers are those of arithmetic on the config."""
 
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from tests.checkpoint.fake_hub import FakeHub, serve_hub
+from tests.models.tiny import write_tiny_llama
+from tokenlight.checkpoint import fetch_hub_config, fetch_hub_model, find_hub_gguf
 from tokenlight.cli import EXIT_FAILED, EXIT_USAGE, main
 
 LLAMA_8B = {
@@ -112,3 +120,97 @@ def test_what_cannot_be_split_is_refused(folder: Path, capsys: pytest.CaptureFix
 def test_an_absent_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(tmp_path / "nothing")]) == EXIT_FAILED
     assert "there is no such file or folder" in capsys.readouterr().err
+
+
+def test_a_rank_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(folder), "--tp", "4", "--rank", "4"]) == EXIT_USAGE
+    assert "--rank 4: the ranks are 0 to 3 of 4" in capsys.readouterr().err
+
+
+def test_a_gguf_file_is_planned_as_it_is_stored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_tiny_llama(tmp_path / "m.gguf", format="q8_0")
+    made = plan(capsys, path, "--tp", 2)
+    assert (made["model_type"], made["weights_are"]) == ("llama", "stored")
+    assert made["weight_bytes"] < 0.6 * path.stat().st_size
+
+
+HUB_CACHE = "hub"
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    """A Hub with two models, and the functions that ask one made to ask this one."""
+    gguf = write_tiny_llama(tmp_path / "sent.gguf", format="q8_0").read_bytes()
+    files = {
+        "config.json": json.dumps(LLAMA_8B).encode(),
+        "model.safetensors": b"never looked at",
+        "tokenizer.json": b"{}",
+    }
+    cache = tmp_path / HUB_CACHE
+    with serve_hub(FakeHub({"org/eight": files, "org/tiny-GGUF": {"t-Q8_0.gguf": gguf}})) as served:
+        asks = partial(fetch_hub_config, cache_dir=cache, endpoint=served.endpoint)
+        monkeypatch.setattr("tokenlight.checkpoint.fetch_hub_config", asks)
+        looks = partial(find_hub_gguf, cache_dir=cache)
+        monkeypatch.setattr("tokenlight.checkpoint.find_hub_gguf", looks)
+        yield served
+
+
+def test_of_a_hub_model_config_json_alone_is_fetched(
+    hub: FakeHub, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = plan(capsys, "org/eight", "--tp", 4)
+    assert hub.fetched == ["config.json"]
+    assert (made["model"], made["weights_are"]) == ("org/eight", "bfloat16")
+    assert {**made, "model": ""} == {**plan(capsys, folder, "--tp", 4), "model": ""}
+
+
+def test_a_file_of_the_hub_is_planned_once_it_is_there(
+    hub: FakeHub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "org/tiny-GGUF:Q8_0"]) == EXIT_FAILED
+    assert "run `tokenlight pull org/tiny-GGUF:Q8_0` first" in capsys.readouterr().err
+    assert hub.fetched == []
+    fetch_hub_model("org/tiny-GGUF:Q8_0", cache_dir=tmp_path / HUB_CACHE, endpoint=hub.endpoint)
+    assert plan(capsys, "org/tiny-GGUF:Q8_0", "--tp", 2)["weights_are"] == "stored"
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("org/absent", "the Hub has no model org/absent"),
+        ("org/tiny-GGUF", "org/tiny-GGUF has no config.json"),
+        ("a/b/c", "no such file or folder, and it is not a Hub id"),
+    ],
+)
+def test_what_cannot_be_planned_is_named(
+    hub: FakeHub, model: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", model]) == EXIT_FAILED
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_hub_clients_own_cache_and_offline_switch(hub: FakeHub, tmp_path: Path) -> None:
+    own = {
+        "HF_ENDPOINT": hub.endpoint,
+        "HF_HUB_CACHE": str(tmp_path / "own"),
+        "HF_HUB_OFFLINE": "0",
+    }
+
+    def run(**more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tokenlight", "plan", "org/eight", "--tp", "4"]
+        return subprocess.run(
+            command, env={**os.environ, **own, **more}, capture_output=True, text=True, check=False
+        )
+
+    refused = run(HF_HUB_OFFLINE="1")
+    assert refused.returncode == EXIT_FAILED
+    assert "org/eight is not whole in the cache" in refused.stderr
+    assert run().returncode == 0
+    hub.fetched.clear()
+    again = run(HF_HUB_OFFLINE="1")
+    assert "65 all_reduce, 1 all_gather per step" in again.stdout
+    assert "as bfloat16: their files are not here" in again.stdout
+    assert hub.fetched == []

@@ -3,7 +3,12 @@
 
 from tokenlight.checkpoint.checkpoint import Checkpoint, TensorEntry, TokenizerSource
 from tokenlight.checkpoint.fetch.default_model import fetch_default_model
-from tokenlight.checkpoint.fetch.hub import fetch_hub_model, is_hub_id
+from tokenlight.checkpoint.fetch.hub import (
+    fetch_hub_config,
+    fetch_hub_model,
+    find_hub_gguf,
+    is_hub_id,
+)
 from tokenlight.checkpoint.fetch.progress import FetchProgress, Progress
 from tokenlight.checkpoint.formats import BYTES, STORED_FORMATS, StoredFormat
 from tokenlight.checkpoint.locate import locate_model
@@ -21,7 +26,9 @@ __all__ = [
     "TensorEntry",
     "TokenizerSource",
     "fetch_default_model",
+    "fetch_hub_config",
     "fetch_hub_model",
+    "find_hub_gguf",
     "is_hub_id",
     "locate_model",
     "open_checkpoint",

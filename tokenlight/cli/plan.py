@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """tokenlight plan: what each rank would hold, run and send. Needs no GPU and no weights.
 
-MODEL is a GGUF file, or a folder with config.json; without weights they are taken as bfloat16.
-Activations and KV are bfloat16, as on a GPU, unless --dtype says otherwise.
+MODEL is a GGUF file, a folder with config.json, or a Hub id, of which config.json alone is fetched.
+Weights that are not there are taken as bfloat16. Activations and KV are bfloat16, as on a GPU,
+unless --dtype says otherwise.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenlight.base.errors import CheckpointNotFound
+from tokenlight.base.errors import CheckpointNotFound, ConfigError
 from tokenlight.cli.plan_svg import draw
 from tokenlight.config import ParallelConfig
 from tokenlight.config.flags import build, flags_of, given
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a GGUF file or a folder with config.json")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="a GGUF file, a folder with config.json, or a Hub id (owner/name)",
+    )
+    parser.add_argument("--revision", metavar="TEXT", help="of a Hub model; default: main")
     for flag in flags_of(ParallelConfig):
         names = ["--" + flag.path.replace("_", "-"), flag.name or ""]
         parser.add_argument(
@@ -37,21 +43,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     asked = build(ParallelConfig, given(args, ParallelConfig))
-    plan = _plan(_open(Path(args.model)), asked, args)
+    plan = _plan(_open(args.model, args.revision), asked, args)
     if args.svg:
         Path(args.svg).write_text(draw(plan))
     print(json.dumps(plan, indent=1) if args.json else "\n".join(_text(plan)))
     return 0
 
 
-def _open(path: Path) -> Checkpoint:
-    from tokenlight.checkpoint import open_checkpoint
+def _open(model: str, revision: str | None) -> Checkpoint:
+    """A path wins over a Hub id of the same spelling, as everywhere."""
+    from tokenlight.checkpoint import is_hub_id, open_checkpoint
 
-    if path.is_dir() and not any(path.glob("*.safetensors")):
-        return open_checkpoint(path, has_weights=False)
-    if not path.exists():
-        raise CheckpointNotFound(f"{path}: there is no such file or folder")
-    return open_checkpoint(path)
+    path = Path(model).expanduser()
+    if path.exists():
+        return open_checkpoint(path, has_weights=path.is_file() or _has_weights(path))
+    if not is_hub_id(model) or model.startswith("."):
+        raise CheckpointNotFound(
+            f"{model}: there is no such file or folder, and it is not a Hub id (owner/name); "
+            f"give a GGUF file, a folder with config.json, or a Hub id"
+        )
+    return _open_from_hub(model, revision)
+
+
+def _has_weights(folder: Path) -> bool:
+    return any(folder.glob("*.safetensors"))
+
+
+def _open_from_hub(model: str, revision: str | None) -> Checkpoint:
+    from tokenlight.checkpoint import fetch_hub_config, find_hub_gguf, open_checkpoint
+
+    if ":" not in model:
+        return open_checkpoint(fetch_hub_config(model, revision=revision), has_weights=False)
+    file = find_hub_gguf(model, revision=revision)
+    if file is None:
+        raise CheckpointNotFound(
+            f"{model} is not in the Hub's cache, and a GGUF file says nothing before it is whole; "
+            f"run `tokenlight pull {model}` first, or plan the model that it was made of"
+        )
+    return open_checkpoint(file)
 
 
 def _plan(
@@ -68,6 +97,10 @@ def _plan(
         dense_tp=asked.dense_width,
         moe_tp=asked.moe_width,
     )
+    if not 0 <= args.rank < widths.num_ranks:
+        raise ConfigError(
+            f"--rank {args.rank}: the ranks are 0 to {widths.num_ranks - 1} of {widths.num_ranks}"
+        )
     mesh, dtype = Mesh.of(widths).at(args.rank), getattr(torch, args.dtype)
     made = plan_model(
         shard_model(checkpoint, mesh, dtype),
@@ -80,6 +113,7 @@ def _plan(
         "model_type": checkpoint.model_type,
         "num_ranks": widths.num_ranks,
         "rank": args.rank,
+        "weights_are": "stored" if checkpoint.tensors else "bfloat16",
         "groups": {role: list(mesh.ranks(axes)) for role, axes in mesh.roles.items()},
         **made.as_dict(),
     }
@@ -93,10 +127,12 @@ def _text(plan: dict[str, Any]) -> list[str]:
         lines += ["", _named(layer["names"])]
         lines += [_call(call) for call in layer["calls"]]
     held, calls = plan["weight_bytes"], plan["collectives"]
+    is_guess = plan["weights_are"] != "stored"
     lines += [
         "",
         f"weights   {_size(held)} on this rank, {_size(plan['replicated_bytes'])} of them on every "
         f"rank: {', '.join(plan['replicated']) or 'none'}",
+        *(["          as bfloat16: their files are not here"] if is_guess else []),
         f"KV        {_size(plan['kv_token_bytes'])} per token on this rank",
         f"calls     {', '.join(f'{n} {op}' for op, n in calls.items()) or 'nothing'} per step",
         f"sends     {_size(plan['sent_token_bytes'])} per token and "

@@ -68,12 +68,61 @@ def fetch_hub_model(
     folder = _download(api, repository, revision, cache_dir, patterns, progress)
     if quantization:
         return _gguf_file(folder, patterns, model)
+    _check_config(folder, repository)
+    return folder
+
+
+def fetch_hub_config(
+    repository: str,
+    *,
+    revision: str | None = None,
+    cache_dir: Path | None = None,
+    endpoint: str | None = None,
+) -> Path:
+    """Return the model's folder in the Hub's cache, with its config.json and perhaps no more.
+
+    Args:
+        repository: `owner/name`.
+        revision: a branch, tag or commit; default: main.
+        cache_dir: default: the client's own (HF_HOME).
+        endpoint: default: the client's own (HF_ENDPOINT).
+
+    Raises:
+        CheckpointNotFound: there is no such model, or it has no config.json.
+        DownloadFailed: the Hub cannot be reached or refuses, and the cache does not have it.
+    """
+    from huggingface_hub import HfApi  # heavy, and needed for Hub ids only
+
+    api = HfApi(endpoint=endpoint, library_name="tokenlight")
+    folder = _download(api, repository, revision, cache_dir, ["config.json"], no_progress)
+    _check_config(folder, repository)
+    return folder
+
+
+def find_hub_gguf(
+    model: str, *, revision: str | None = None, cache_dir: Path | None = None
+) -> Path | None:
+    """The file of `owner/name:QUANTIZATION` where an earlier fetch left it; None: nowhere."""
+    from huggingface_hub import HfApi  # heavy, and needed for Hub ids only
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    repository, _, quantization = model.partition(":")
+    patterns = _gguf_patterns(quantization)
+    try:
+        folder = HfApi().snapshot_download(
+            repository, revision=revision, cache_dir=cache_dir, local_files_only=True
+        )
+        return _gguf_file(Path(folder), patterns, model)
+    except (LocalEntryNotFoundError, CheckpointNotFound):
+        return None
+
+
+def _check_config(folder: Path, repository: str) -> None:
     if not (folder / "config.json").is_file():
         raise CheckpointNotFound(
-            f"{model} has no config.json, so it is not a model of safetensors; of a repository of "
-            f"GGUF files, name the quantization as well: {repository}:Q4_K_M"
+            f"{repository} has no config.json, so it is not a model of safetensors; of a "
+            f"repository of GGUF files, name the quantization as well: {repository}:Q4_K_M"
         )
-    return folder
 
 
 def _download(
