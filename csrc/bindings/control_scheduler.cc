@@ -268,6 +268,17 @@ void BindScheduler(nb::module_& m) {
             },
             "id"_a,
             "Of an unfinished or recently finished request; None when it is not known any more.")
+        .def(
+            "num_cached_tokens",
+            [](SchedulerFace& face, const TokenIds& prompt_token_ids, const nb::bytes& cache_salt,
+               std::int64_t adapter_id) {
+                const auto* salt = reinterpret_cast<const std::uint8_t*>(cache_salt.c_str());
+                return face.core().NumCachedTokens(Ids(prompt_token_ids), {salt, cache_salt.size()},
+                                                   adapter_id);
+            },
+            "prompt_token_ids"_a.noconvert(), nb::kw_only(), "cache_salt"_a = nb::bytes("", 0),
+            "adapter_id"_a = 0,
+            "What the cache would serve of a prompt if it were submitted and admitted now.")
         .def("events", Events, "from_sequence"_a,
              "Changes of the prefix cache, numbered without gaps from 0.")
         .def_prop_ro(

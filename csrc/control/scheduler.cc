@@ -208,6 +208,23 @@ std::optional<Explanation> Scheduler::Explain(RequestId id) const {
     return std::nullopt;
 }
 
+std::int32_t Scheduler::NumCachedTokens(std::span<const std::int32_t> prompt_token_ids,
+                                        std::span<const std::uint8_t> cache_salt,
+                                        std::int64_t adapter_id) const {
+    if (!config_.prefix_reuse || prompt_token_ids.empty()) return 0;
+    const auto block_tokens = static_cast<std::size_t>(config_.block_tokens);
+    // Of the last token the logits are wanted, so it is always computed.
+    std::vector<Hash128> chain((prompt_token_ids.size() - 1) / block_tokens);
+    Hash128 parent = hasher_.Seed(cache_salt, adapter_id);
+    for (std::size_t i = 0; i < chain.size(); ++i) {
+        parent = hasher_.Next(parent, prompt_token_ids.subspan(i * block_tokens, block_tokens));
+        chain[i] = parent;
+    }
+    Boundary boundary;
+    FindBoundary(groups_, config_.block_tokens, chain, boundary);
+    return boundary.num_blocks * config_.block_tokens;
+}
+
 Resident* Scheduler::FindResident(SlotId slot) {
     return const_cast<Resident*>(std::as_const(*this).FindResident(slot));
 }

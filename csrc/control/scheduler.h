@@ -123,6 +123,10 @@ class Scheduler {
 
     [[nodiscard]] Stats stats() const;
     [[nodiscard]] std::optional<Explanation> Explain(RequestId id) const;
+    // What the cache would serve of a prompt now. Nothing is kept for it.
+    [[nodiscard]] std::int32_t NumCachedTokens(std::span<const std::int32_t> prompt_token_ids,
+                                               std::span<const std::uint8_t> cache_salt,
+                                               std::int64_t adapter_id) const;
     [[nodiscard]] const EventLog& events() const { return events_; }
     [[nodiscard]] const Config& config() const { return config_; }
     [[nodiscard]] const std::vector<CacheGroup>& groups() const { return groups_; }

@@ -336,6 +336,11 @@ class Scheduler:
         Of an unfinished or recently finished request; None when it is not known any more.
         """
 
+    def num_cached_tokens(self, prompt_token_ids: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], *, cache_salt: bytes = ..., adapter_id: int = 0) -> int:
+        """
+        What the cache would serve of a prompt if it were submitted and admitted now.
+        """
+
     def events(self, from_sequence: int) -> list[KvEvent]:
         """Changes of the prefix cache, numbered without gaps from 0."""
 
