@@ -26,19 +26,25 @@ from tokenlight.control.errors import (
     TooManySteps,
     WrongThread,
 )
+from tokenlight.control.groups import GroupedScheduler
+from tokenlight.control.plan import Counts, Plan, Planner
 
 __all__ = [
     "CacheGroup",
     "ControlError",
     "CopyGuard",
     "CopyPlan",
+    "Counts",
     "Delta",
     "DuplicateRequest",
     "EventsLost",
     "Explanation",
     "ForeignGuard",
+    "GroupedScheduler",
     "KvEvent",
     "MalformedResult",
+    "Plan",
+    "Planner",
     "Scheduler",
     "SchedulerConfig",
     "Stats",

@@ -17,7 +17,7 @@ import zmq
 
 from tokenlight import wire
 from tokenlight.base.clock import now_s
-from tokenlight.control import Stats
+from tokenlight.control import Counts
 from tokenlight.engine.mail import connect_outbox
 from tokenlight.engine.process import Orders
 
@@ -31,7 +31,7 @@ _EXIT_ORPHANED = 3
 class Board:
     """The loop writes, the heartbeat reads; each field is replaced whole, so no lock."""
 
-    stats: Stats
+    stats: Counts
     full_step_s: float
     """What a step of as many tokens as are allowed may take, as judged before the first one."""
     slowest_step_s: float = 0.0

@@ -18,7 +18,7 @@ import numpy as np
 from tokenlight import wire
 from tokenlight.base.clock import now_s, now_us
 from tokenlight.base.log import event, get_log
-from tokenlight.control import Delta, Scheduler, StepPlan
+from tokenlight.control import Delta, Plan, Planner
 from tokenlight.engine.heartbeat import Board
 from tokenlight.runner import Launched, ModelRunner, Sampled
 from tokenlight.text.grammar.matching import Rules
@@ -50,7 +50,7 @@ class Mail(Protocol):
 class Flight:
     """A step that was launched and not yet committed."""
 
-    plan: StepPlan
+    plan: Plan
     launched: Launched | Exception
     """What is to be waited for, or what its launch raised."""
 
@@ -78,7 +78,7 @@ class Loop:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        scheduler: Planner,
         runner: ModelRunner,
         mail: Mail,
         board: Board,
@@ -192,7 +192,7 @@ class Loop:
         self._board.stats = self._scheduler.stats()
         self._send([_last(message.request_id, "abort")])
 
-    def _launch(self, plan: StepPlan) -> Flight:
+    def _launch(self, plan: Plan) -> Flight:
         self._board.step_started_s = now_s()
         try:
             return Flight(plan, self._runner.launch(plan))
@@ -286,7 +286,7 @@ class Loop:
             self._mail.send(wire.Deltas(deltas=deltas))
 
 
-def _bad_requests(plan: StepPlan, outcome: Sampled) -> list[int]:
+def _bad_requests(plan: Plan, outcome: Sampled) -> list[int]:
     """Requests of which something was not finite, by the scheduler's number."""
     bad = list(outcome.bad_requests)
     if len(outcome.bad_rows):
@@ -294,7 +294,7 @@ def _bad_requests(plan: StepPlan, outcome: Sampled) -> list[int]:
     return bad
 
 
-def _by_request(plan: StepPlan, outcome: Sampled) -> dict[int, list[wire.TokenLogprobs]]:
+def _by_request(plan: Plan, outcome: Sampled) -> dict[int, list[wire.TokenLogprobs]]:
     """What requests are told of their tokens, by the scheduler's number."""
     told: dict[int, list[wire.TokenLogprobs]] = {}
     for row, logprobs in sorted(outcome.logprobs.items()):

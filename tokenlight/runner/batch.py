@@ -4,11 +4,11 @@
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from tokenlight.control import StepPlan
+from tokenlight.control import Plan
 from tokenlight.nn import KvCache, Step
 
 
-def make_step(plan: StepPlan, kv: KvCache) -> Step:
+def make_step(plan: Plan, kv: KvCache) -> Step:
     """Nothing is copied: the step is valid until the plan is committed, and only reads.
 
     (DLPack and not `from_numpy`, which objects to the views being read-only.)

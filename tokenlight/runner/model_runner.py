@@ -17,7 +17,7 @@ from tokenlight.base.clock import now_s
 from tokenlight.base.log import event, get_log
 from tokenlight.checkpoint import open_checkpoint
 from tokenlight.config import EngineConfig
-from tokenlight.control import StepPlan
+from tokenlight.control import Plan
 from tokenlight.kv import DevicePool
 from tokenlight.models import CompiledModel
 from tokenlight.runner.batch import make_step, make_trial_step
@@ -153,7 +153,7 @@ class ModelRunner:
         """The tokens that must come next, one after the other: drafts that are always accepted."""
         return self._sampler.forced(request_id)
 
-    def launch(self, plan: StepPlan) -> Launched:
+    def launch(self, plan: Plan) -> Launched:
         """Begin a step; what it gave is told in the order of the launches."""
         if self._others is not None:
             self._others.note(plan.patches)
@@ -166,12 +166,12 @@ class ModelRunner:
         if self._others is not None:
             self._others.close()
 
-    def execute(self, plan: StepPlan) -> Sampled:
+    def execute(self, plan: Plan) -> Sampled:
         """Launch a step and wait for it."""
         return self.launch(plan).wait()
 
     @torch.inference_mode()
-    def _execute_in_place(self, plan: StepPlan) -> Sampled:
+    def _execute_in_place(self, plan: Plan) -> Sampled:
         """Forward, then sample; rows whose logits are not finite are told apart."""
         step, bad_requests = make_step(plan, self._kv), list[int]()
         if chunks := self._prompts.chunks(plan):

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tokenlight.control import StepPlan
+from tokenlight.control import Plan
 from tokenlight.wire import PromptLogprobs
 
 # Rows whose logits are in memory at once: a chunk's would be gigabytes where vocabularies are long.
@@ -54,7 +54,7 @@ class PromptReader:
     def remove(self, request_id: int) -> None:
         self._prompts.pop(request_id, None)
 
-    def chunks(self, plan: StepPlan) -> list[PromptChunk]:
+    def chunks(self, plan: Plan) -> list[PromptChunk]:
         """The rows to read in this step."""
         if not self._prompts:
             return []
@@ -100,7 +100,7 @@ class PromptReader:
                 bad.append(chunk.request_id)
         return bad
 
-    def take(self, plan: StepPlan) -> dict[int, list[PromptLogprobs]]:
+    def take(self, plan: Plan) -> dict[int, list[PromptLogprobs]]:
         """Of requests that this step samples from for the first time; they are forgotten here."""
         if not self._prompts:
             return {}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tokenlight import kernels
-from tokenlight.control import StepPlan
+from tokenlight.control import Plan
 from tokenlight.runner.constraint import Constraint
 from tokenlight.runner.shaping import Shaper, is_shaping
 from tokenlight.runner.thinking import ThinkingLimit
@@ -122,7 +122,7 @@ class Sampler:
         constraint = self._constraints.get(request_id)
         return [] if constraint is None else constraint.forced()
 
-    def sample(self, plan: StepPlan, logits_SV: Tensor) -> Tensor:
+    def sample(self, plan: Plan, logits_SV: Tensor) -> Tensor:
         """Token ids, int32[S], of the plan's sampled rows. Logits may be changed."""
         unsaid = self.shape_(plan, logits_SV)
         columns = (torch.from_numpy(column) for column in self.columns(plan).values())
@@ -131,7 +131,7 @@ class Sampler:
             shaper.note(int(token_ids[row]))
         return token_ids
 
-    def columns(self, plan: StepPlan) -> dict[str, NDArray[np.generic]]:
+    def columns(self, plan: Plan) -> dict[str, NDArray[np.generic]]:
         """The fields of the plan's `RowParams` by name, in their order."""
         requests = plan.sampled_requests
         slots = plan.slots[requests]
@@ -146,13 +146,13 @@ class Sampler:
             "positions": plan.positions[plan.sampled_rows] + 1,
         }
 
-    def is_shaping(self, plan: StepPlan) -> bool:
+    def is_shaping(self, plan: Plan) -> bool:
         """Whether logits of the plan are shaped by what their requests have said."""
         return bool(self._shapers) and bool(
             self._shapers_of(plan.request_ids[plan.sampled_requests])
         )
 
-    def shape_(self, plan: StepPlan, logits_SV: Tensor) -> Unsaid:
+    def shape_(self, plan: Plan, logits_SV: Tensor) -> Unsaid:
         """Change logits in place, once all that the requests have said was told to the shapers."""
         if not self._shapers:
             return ()
@@ -169,7 +169,7 @@ class Sampler:
                 shaper.note(int(drafts[row]))
         return unsaid
 
-    def num_logprobs(self, plan: StepPlan) -> dict[int, int]:
+    def num_logprobs(self, plan: Plan) -> dict[int, int]:
         """Sampled row -> how many likeliest tokens to tell, of requests that want to be told."""
         if not self._telling:
             return {}
@@ -202,7 +202,7 @@ class Sampler:
             self._seeds[slot] = params.seed
 
 
-def drafts_behind(plan: StepPlan) -> NDArray[np.int32]:
+def drafts_behind(plan: Plan) -> NDArray[np.int32]:
     """Per sampled row the draft that its request's next row stands behind; NO_DRAFT in its last."""
     requests = plan.sampled_requests
     drafts = np.full(len(requests), NO_DRAFT, np.int32)
@@ -211,7 +211,7 @@ def drafts_behind(plan: StepPlan) -> NDArray[np.int32]:
     return drafts
 
 
-def num_accepted(plan: StepPlan, token_ids: NDArray[np.int32]) -> NDArray[np.int32] | None:
+def num_accepted(plan: Plan, token_ids: NDArray[np.int32]) -> NDArray[np.int32] | None:
     """Per request that sampled, how many of its tokens stand; None where each has one."""
     if plan.num_tokens == plan.num_requests:
         return None

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tokenlight import kernels
-from tokenlight.control import StepPlan
+from tokenlight.control import Plan
 from tokenlight.models import CompiledModel
 from tokenlight.nn import KvCache, Step
 from tokenlight.runner.graphs import CudaGraphs, Recorded, Recorder, Rerun
@@ -53,7 +53,7 @@ class StagedLaunch:
     """A step that is queued on the device."""
 
     steps: StagedSteps
-    plan: StepPlan
+    plan: Plan
     returned: NDArray[np.int32]
     """On the host, int32 [2, S], after `arrived`: ids, and the bits of the logits' sums."""
     arrived: torch.cuda.Event | None
@@ -112,7 +112,7 @@ class StagedSteps:
         }
 
     @torch.inference_mode()
-    def launch(self, plan: StepPlan) -> StagedLaunch:
+    def launch(self, plan: Plan) -> StagedLaunch:
         """Queue a step; returns at once, except that shaped rows wait for earlier steps' ids."""
         try:
             return self._launch(plan)
@@ -121,7 +121,7 @@ class StagedSteps:
                 torch.cuda.synchronize()  # its inputs' host memory is about to be used again
             raise
 
-    def _launch(self, plan: StepPlan) -> StagedLaunch:
+    def _launch(self, plan: Plan) -> StagedLaunch:
         captured = self._captured_for(plan)
         frame = captured.frame if captured else self._staging.frame(size_of(plan))
         self._staging.put(plan, frame, self._sampler)
@@ -190,7 +190,7 @@ class StagedSteps:
         """Beside the steps in flight: what is read here was computed by a step that is over."""
         return nullcontext() if self._aside is None else torch.cuda.stream(self._aside)
 
-    def _captured_for(self, plan: StepPlan) -> _Captured | None:
+    def _captured_for(self, plan: Plan) -> _Captured | None:
         """Of the fewest rows that hold the plan; only where each request has one sampled token."""
         size = size_of(plan)
         if not size.num_tokens == size.num_requests == size.num_sampled:
@@ -237,7 +237,7 @@ class StagedSteps:
         self._staging.last_ids.index_copy_(0, frame.sampled_slots, ids_S)
         return torch.stack([ids_S, sums_S.view(torch.int32)])
 
-    def _send_back(self, plan: StepPlan, result: Tensor) -> StagedLaunch:
+    def _send_back(self, plan: Plan, result: Tensor) -> StagedLaunch:
         buffer, event = self._returns[self._turn], self._events[self._turn]
         self._turn = (self._turn + 1) % len(self._returns)
         returned = buffer[: result.numel()].view(result.shape)

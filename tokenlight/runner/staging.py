@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tokenlight.control import StepPlan
+from tokenlight.control import Plan
 from tokenlight.nn import KvCache, Step
 from tokenlight.runner.resolve import ResolvedConfig
 from tokenlight.runner.sampler import RowParams, Sampler
@@ -150,7 +150,7 @@ class Staging:
             sampled_slots=on_device["sampled_slots"],
         )
 
-    def put(self, plan: StepPlan, frame: Frame, sampler: Sampler) -> None:
+    def put(self, plan: Plan, frame: Frame, sampler: Sampler) -> None:
         """Write a plan and its requests' parameters, and queue the copy to the device."""
         turn = self._turn
         host, words = frame.hosts[turn], self._hosts[turn]
@@ -181,7 +181,7 @@ class Staging:
         _pad(Size(0, 0, 0), frame.size, frame.hosts[0], self._pad_slot)
         self._device[: frame.num_words].copy_(self._hosts[0][: frame.num_words])
 
-    def _copy_table(self, plan: StepPlan) -> None:
+    def _copy_table(self, plan: Plan) -> None:
         """All of it: after a step that failed on its way here, nobody knows what was applied."""
         table = torch.from_numpy(np.array(plan.block_table))
         self._table[: table.shape[0], : table.shape[1]].copy_(table)
@@ -210,14 +210,14 @@ class Staging:
         self._table.view(-1).index_copy_(0, *views)
 
 
-def _who(plan: StepPlan, size: Size, sampler: Sampler) -> tuple[object, ...] | None:
+def _who(plan: Plan, size: Size, sampler: Sampler) -> tuple[object, ...] | None:
     """What is the same in the next step where all requests only decode; None for other steps."""
     if plan.num_tokens != plan.num_requests or plan.num_tokens != plan.num_sampled:
         return None
     return (size, sampler.num_added, plan.request_ids.tobytes(), plan.slots.tobytes())
 
 
-def _go_on(plan: StepPlan, host: dict[str, NDArray[np.generic]]) -> None:
+def _go_on(plan: Plan, host: dict[str, NDArray[np.generic]]) -> None:
     """Of a decode of the same requests, write what changes."""
     num = plan.num_tokens
     positions = plan.positions
@@ -227,7 +227,7 @@ def _go_on(plan: StepPlan, host: dict[str, NDArray[np.generic]]) -> None:
     np.add(positions, 1, out=host["sampled_positions"][:num])
 
 
-def _fill(plan: StepPlan, host: dict[str, NDArray[np.generic]], sampler: Sampler) -> None:
+def _fill(plan: Plan, host: dict[str, NDArray[np.generic]], sampler: Sampler) -> None:
     num_tokens, num_requests, num_sampled = size_of(plan)
     slots = plan.slots
     host["token_ids"][:num_tokens] = plan.token_ids
@@ -257,7 +257,7 @@ def _pad(filled: Size, size: Size, host: dict[str, NDArray[np.generic]], pad_slo
         host[name][num_sampled:] = neutral
 
 
-def size_of(plan: StepPlan) -> Size:
+def size_of(plan: Plan) -> Size:
     return Size(plan.num_tokens, plan.num_requests, plan.num_sampled)
 
 
