@@ -19,8 +19,9 @@ T = TypeVar("T")
 class FakeWorld:
     """What all ranks share: a place to put tensors, and a barrier per group."""
 
-    def __init__(self, num_ranks: int) -> None:
+    def __init__(self, num_ranks: int, max_gathered_bytes: int = 1024) -> None:
         self.num_ranks = num_ranks
+        self.max_gathered_bytes = max_gathered_bytes
         self.calls: list[list[tuple[str, Group, int]]] = [[] for _ in range(num_ranks)]
         """Of the last run, by rank: kind, group, bytes of the operand."""
         self.skipped: int | None = None
@@ -77,6 +78,10 @@ class FakeRank:
     def __init__(self, world: FakeWorld, rank: int) -> None:
         self.world, self.rank = world, rank
 
+    @property
+    def max_gathered_bytes(self) -> int:
+        return self.world.max_gathered_bytes
+
     def all_reduce(self, x: Tensor, *, group: Group) -> Tensor:
         return torch.stack(self._exchange("all_reduce", x, group)).sum(0)
 
@@ -91,6 +96,12 @@ class FakeRank:
         mine = group.index(self.rank)
         sent = self._exchange("all_to_all", x, group)
         return torch.cat([each.chunk(len(group), split_dim)[mine] for each in sent], join_dim)
+
+    def gather_shares(self, x_TD: Tensor, *, group: Group) -> Tensor:
+        """An all-reduce to those who count; a rank that hears itself alone hears no other share."""
+        heard = self._exchange("all_reduce", x_TD, group)
+        silence = [torch.zeros_like(x_TD)] * (len(group) - len(heard))
+        return torch.cat([*heard, *silence], 1)
 
     def _exchange(self, kind: str, x: Tensor, group: Group) -> list[Tensor]:
         return self.world.exchange(self.rank, kind, x, group)

@@ -25,6 +25,10 @@ class Communicator(Protocol):
     def name(self) -> str:
         """How calls reach the others: "gloo", "nccl", ..."""
 
+    @property
+    def max_gathered_bytes(self) -> int:
+        """Up to here the operand of a sum is better gathered, and added by its reader; 0: never."""
+
     def all_reduce(self, x: Tensor, *, group: Group) -> Tensor: ...
 
     def all_gather(self, x: Tensor, *, group: Group, dim: int) -> Tensor: ...
@@ -32,6 +36,8 @@ class Communicator(Protocol):
     def reduce_scatter(self, x: Tensor, *, group: Group, dim: int) -> Tensor: ...
 
     def all_to_all(self, x: Tensor, *, group: Group, split_dim: int, join_dim: int) -> Tensor: ...
+
+    def gather_shares(self, x_TD: Tensor, *, group: Group) -> Tensor: ...
 
 
 @op
@@ -59,6 +65,16 @@ def all_to_all(x: Tensor, *, group: Group, split_dim: int, join_dim: int) -> Ten
 
 
 @op
+def gather_shares(x_TD: Tensor, *, group: Group) -> Tensor:
+    """An all-reduce but for its sum, which the reader adds with what it does anyway.
+
+    Returns:
+        [T, G * D]: of each token every rank's share, in rank order.
+    """
+    raise NotImplementedError
+
+
+@op
 def keep_part(x: Tensor, *, index: int, count: int, dim: int) -> Tensor:
     """Part `index` of `count` along `dim`, contiguous; nothing is sent."""
     raise NotImplementedError
@@ -69,6 +85,7 @@ COLLECTIVES: tuple[Op[..., Any], ...] = (
     all_gather,
     reduce_scatter,
     all_to_all,
+    gather_shares,
     keep_part,
 )
 
@@ -107,6 +124,11 @@ def _scattered(x: Tensor, *, group: Group, dim: int) -> Tensor:
 def _exchanged(x: Tensor, *, group: Group, split_dim: int, join_dim: int) -> Tensor:
     joined = x.new_empty(_resized(x, join_dim, x.shape[join_dim] * len(group)))
     return joined.new_empty(_resized(joined, split_dim, x.shape[split_dim] // len(group)))
+
+
+@gather_shares.shape
+def _shares(x_TD: Tensor, *, group: Group) -> Tensor:
+    return x_TD.new_empty(_resized(x_TD, 1, x_TD.shape[1] * len(group)))
 
 
 @keep_part.shape

@@ -51,9 +51,16 @@ class Implementation(Generic[P, R]):
     rank: int
     entry: Entry | None = None
     """How it joins a compiled CPU step; None: a step calls `run` from Python."""
+    max_rows: int | None = None
+    """The most rows of its first operand; with them it gives the bits of what serves more."""
 
-    def why_not(self, site: Site) -> str | None:
-        """Why this implementation cannot serve `site`; None when it can."""
+    def why_not(self, site: Site, num_rows: int | None = None) -> str | None:
+        """Why this implementation cannot serve calls of up to `num_rows`; None when it can.
+
+        Args:
+            site: of the calls.
+            num_rows: the most rows that their first operand has; None: not known.
+        """
         if self.device not in ("any", site.device):
             return f"runs on {self.device}"
         if missing := self.needs - features(site.device):
@@ -64,6 +71,8 @@ class Implementation(Generic[P, R]):
             return f"does not read {site.stored}"
         if self.formats is not None and site.format not in self.formats:
             return f"does not read {site.format}"
+        if self.max_rows is not None and (num_rows is None or num_rows > self.max_rows):
+            return f"takes up to {self.max_rows} rows, in compiled steps"
         return None
 
 
@@ -121,13 +130,17 @@ class Op(Generic[P, R]):
         weight_format: Any = kwargs.get("format")
         return Site(first.device.type, first.dtype, second.dtype, weight_format)
 
-    def bind(self, site: Site) -> Implementation[P, R]:
+    def bind(self, site: Site, num_rows: int | None = None) -> Implementation[P, R]:
         """The implementation for `site`: the preferred, else the highest-ranked, that can serve it.
+
+        Args:
+            site: of the calls.
+            num_rows: the most rows that their first operand has; None: not known.
 
         Raises:
             LookupError: none can; says why for each.
         """
-        able = [i for i in self.implementations if i.why_not(site) is None]
+        able = [i for i in self.implementations if i.why_not(site, num_rows) is None]
         if not able:
             reasons = "; ".join(f"{i.backend} {i.why_not(site)}" for i in self.implementations)
             raise LookupError(f"no implementation of {self.name} for {site}: {reasons}")
@@ -159,6 +172,7 @@ class Op(Generic[P, R]):
         dtypes: Collection[torch.dtype] | None = None,
         stored: Collection[torch.dtype] | None = None,
         formats: Collection[Format] | None = None,
+        max_rows: int | None = None,
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Register the decorated function, which mypy holds to the contract's signature.
 
@@ -170,6 +184,8 @@ class Op(Generic[P, R]):
             dtypes: activation dtypes that it takes; None for all.
             stored: weight or cache dtypes that it reads; None for all.
             formats: weight formats, layout included, that it reads; None for all.
+            max_rows: the most rows of the first operand. A step is compiled once more for so few;
+                a token's bits must not depend on which of the two programs it is in.
         """
 
         def register(run: Callable[P, R]) -> Callable[P, R]:
@@ -185,6 +201,7 @@ class Op(Generic[P, R]):
                     stored=None if stored is None else frozenset(stored),
                     formats=None if formats is None else frozenset(formats),
                     rank=rank,
+                    max_rows=max_rows,
                 )
             )
             self._bound.clear()

@@ -31,10 +31,17 @@ class NativeTensor:
     dtype: torch.dtype
     num_rows: int = 0
     """Of a weight or a cache."""
+    arena_bytes: int | None = None
+    """Where in the arena it begins; None: it is not there."""
 
     @property
     def row_elements(self) -> int:
         return prod(self.shape)
+
+    def column(self, start: int) -> _cpu.Place:
+        """Where each row's element `start` lies, of a tensor in the arena."""
+        assert self.arena_bytes is not None
+        return _cpu.Place.arena(self.arena_bytes + start * self.dtype.itemsize)
 
     def has_dense_rows(self) -> bool:
         """Whether each row is float32 without gaps."""

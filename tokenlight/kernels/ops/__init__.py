@@ -29,6 +29,7 @@ from tokenlight.kernels.ops.sample import sample
 from tokenlight.kernels.ops.scale import scale
 from tokenlight.kernels.ops.silu_mul import silu_mul
 from tokenlight.kernels.ops.softcap import softcap
+from tokenlight.kernels.ops.sum_add_rms_norm import sum_add_rms_norm
 from tokenlight.kernels.ops.to_float32 import to_float32
 from tokenlight.kernels.ops.write_kv import write_kv_
 from tokenlight.kernels.ops.write_latent import write_latent_
@@ -61,6 +62,7 @@ OPS: dict[str, Op[..., Any]] = {
         scale,
         silu_mul,
         softcap,
+        sum_add_rms_norm,
         to_float32,
         write_kv_,
         write_latent_,

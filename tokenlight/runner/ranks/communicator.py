@@ -11,9 +11,6 @@ from torch import Tensor
 
 from tokenlight.kernels.comm import Group
 
-# Up to here a sum costs least as one exchange: each rank sends all it has to each other.
-_GATHERED_BYTES = 64 * 1024
-
 
 class TorchCommunicator:
     """Sums are added in rank order, whatever the number of rows: a row's bits do not depend on it.
@@ -29,8 +26,13 @@ class TorchCommunicator:
     def name(self) -> str:
         return dist.get_backend()
 
+    @property
+    def max_gathered_bytes(self) -> int:
+        """One exchange in which each rank sends all it has to each other costs least."""
+        return 64 * 1024
+
     def all_reduce(self, x: Tensor, *, group: Group) -> Tensor:
-        if x.nbytes <= _GATHERED_BYTES or x.numel() % len(group):
+        if x.nbytes <= self.max_gathered_bytes or x.numel() % len(group):
             return _sum(self._gather(x, group))
         share = self.reduce_scatter(x.reshape(-1), group=group, dim=0)
         return torch.cat(self._gather(share, group)).view(x.shape)
@@ -43,6 +45,9 @@ class TorchCommunicator:
 
     def all_to_all(self, x: Tensor, *, group: Group, split_dim: int, join_dim: int) -> Tensor:
         return torch.cat(self._exchange(x.chunk(len(group), split_dim), group), join_dim)
+
+    def gather_shares(self, x_TD: Tensor, *, group: Group) -> Tensor:
+        return torch.cat(self._gather(x_TD, group), 1)
 
     def _gather(self, x: Tensor, group: Group) -> list[Tensor]:
         """Everybody's `x`, in rank order."""
