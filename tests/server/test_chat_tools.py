@@ -242,6 +242,29 @@ def test_a_call_that_max_tokens_cuts_ends_for_length_and_is_marked():
     assert streamed["calls"][0]["text"] == choice.message.tool_calls[0].function.arguments
 
 
+@pytest.mark.parametrize("reply", [LS, '{"name": "bash", "arguments": {"command": "ls -la"}}'])
+def test_a_forced_call_that_max_tokens_cuts_in_its_opening_is_no_text(reply):
+    forced = {"tools": TOOLS, "tool_choice": "required", "max_tokens": 12}
+    with scripted(reply, tool_call_parser="hermes" if reply is LS else "json") as server:
+        choice = ask(server, **forced).choices[0]
+        streamed = joined(server, **forced)[0]
+        message = httpx.post(
+            f"{server.url}/v1/messages",
+            json={
+                "messages": [HI],
+                "max_tokens": 12,
+                "tools": [{"name": "bash", "input_schema": {"type": "object"}}],
+                "tool_choice": {"type": "any"},
+            },
+        ).json()
+    assert choice.finish_reason == streamed["finish_reason"] == "length"
+    assert not choice.message.content
+    assert not streamed["content"]
+    assert [f["reason"] for f in choice.model_extra["parse_failures"]] == ["truncated"]
+    assert (message["stop_reason"], message["content"]) == ("max_tokens", [])
+    assert [f["text"] for f in message["parse_failures"]] == [reply[:12]]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_call_that_cannot_be_read_is_told_with_its_text(stream):
     with scripted('<tool_call>\n{"no": "call"}\n</tool_call>') as server:

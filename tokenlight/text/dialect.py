@@ -134,12 +134,14 @@ class Dialect:
 
     def parser(self, conversation: Conversation, prompt: str) -> Parser:
         """A parser for the answer to `conversation`, which was rendered as `prompt`."""
-        calls = conversation.tool_choice.mode != "none"
+        mode = conversation.tool_choice.mode
+        functions = {tool.name: tool.parameters for tool in conversation.tools}
         return Parser(
             self.tools,
             self.reasoning,
-            functions={t.name: t.parameters for t in conversation.tools} if calls else None,
+            functions=functions if mode != "none" else None,
             starts_inside=self.reasoning.is_open_in(prompt),
+            is_forced=mode == "required" and bool(functions),
         )
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.text.parsing.outputs import ALL, ARGS, MEANT, Sample
 from tests.text.parsing.splits import cut, make_parser, outcome, random_cut
-from tests.text.parsing.wires import WIRES, Wire
-from tokenlight.text.parsing import TOOL_FORMATS, Collector, parse
+from tests.text.parsing.wires import FUNCTIONS, WIRES, Wire
+from tokenlight.text.parsing import TOOL_FORMATS, Collector, Parser, parse
 from tokenlight.text.parsing import parser as parser_module
 from tokenlight.text.parsing.formats import get_reasoning_format
 from tokenlight.text.parsing.output import make_id
@@ -274,3 +274,23 @@ def test_text_behind_an_opener_is_not_held_for_long() -> None:
     parser = make_parser(Sample("held", "mistral", ""))
     events = parser.push("[TOOL_CALLS]" + "and so it goes on " * 40)
     assert [type(event).__name__ for event in events] == ["ParseFailed", "Content"]
+
+
+@pytest.mark.parametrize("name", [n for n, tools in TOOL_FORMATS.items() if tools.frame])
+def test_what_a_cut_leaves_of_forced_calls_is_never_text(name: str) -> None:
+    tools = TOOL_FORMATS[name]
+    called = [part.replace("NAME", "get_weather") for part in tools.frame or ()]
+    call = '{"city": "Paris"}'.join(called)
+    text = f"{call}\n{call}"
+    inside_marks = re.compile(r"<\|[^>]*$|<$") if tools.channels else re.compile("(?!)")
+    ends = [end for end in range(1, len(text)) if not inside_marks.search(text[:end])]
+    for end in ends:
+        parser = Parser(tools, get_reasoning_format("none"), functions=FUNCTIONS, is_forced=True)
+        collector = Collector()
+        collector.add(parser.push(text[: end // 2]))
+        collector.add(parser.push(text[end // 2 : end]))
+        collector.add(parser.finish(is_cut=True))
+        parsed = collector.parsed()
+        assert not parsed.content.strip(), text[:end]
+        assert {failure.reason for failure in parsed.failures} <= {"truncated"}
+        assert all(failure.text.strip() for failure in parsed.failures)

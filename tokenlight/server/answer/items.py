@@ -85,8 +85,9 @@ class Itemizer:
                     self._close(changes)
                 case ParseFailed():
                     self.failures.append(event)
-                    # What could not be read is shown, so that nobody wonders where it went.
-                    if event.visible:
+                    # What could not be read is shown, so that nobody wonders where it went; of what
+                    # max_tokens cut, the finish reason says that.
+                    if event.visible and event.reason != "truncated":
                         self._say("text", event.visible, changes)
         return changes
 

@@ -17,7 +17,8 @@ class ParseFailure(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """Stable; `tokenlight_parse_errors` counts by it."""
     text: str
-    """What could not be read, as the answer's text shows it; empty where the call had started."""
+    """What could not be read; empty where the call had started. The answer's text shows it, but for
+    what was cut (`truncated`)."""
 
 
 def parse_failures(failures: Iterable[ParseFailed]) -> list[ParseFailure] | UnsetType:

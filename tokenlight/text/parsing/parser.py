@@ -63,6 +63,8 @@ class Parser:
             parsed, what looks like one is content (`tool_choice: "none"` says the same).
         starts_inside: whether the output starts inside reasoning, from `ReasoningFormat.is_open_in`
             of the rendered prompt; None where it is not known.
+        is_forced: whether a grammar lets nothing but calls be said: what a cut leaves of one is
+            no text then, though nothing names it a call yet.
         id_source: makes ids for calls whose wire has none: (style, name, index) to id.
     """
 
@@ -73,12 +75,14 @@ class Parser:
         *,
         functions: Functions | None = None,
         starts_inside: bool | None = None,
+        is_forced: bool = False,
         id_source: Callable[[IdStyle, str, int], str] = make_id,
     ) -> None:
         self._tools = tools
         self._reasoning_format = reasoning
         self._has_calls = bool(functions)
         self._starts_inside = reasoning.is_implied if starts_inside is None else starts_inside
+        self._is_forced = is_forced
         self._src = Source()
         self._out = Output(
             parser=tools.name,
@@ -136,13 +140,22 @@ class Parser:
             out.content(src.take(match.start() if match else len(src.text)))
             if match is None or found(match) == "part":
                 if src.is_ended:
-                    out.content(src.take(len(src.text)))
+                    self._end_content()
                     return
                 yield
                 continue
             reader = self._leave_content(match)
             if reader is not None:
                 yield from reader
+
+    def _end_content(self) -> None:
+        """Take what the output ends with: nothing, or half a marker."""
+        src, out = self._src, self._out
+        rest = src.take(len(src.text))
+        if rest.strip() and self._is_forced and src.is_cut:
+            out.fail("truncated", text=rest)
+        else:
+            out.content(rest)
 
     def _leave_content(self, match: re.Match[str]) -> Pull[object] | None:
         """What a marker in content leads to; None where it has been dealt with."""
@@ -180,13 +193,16 @@ class Parser:
 
     def _broken(self, fault: Malformed) -> None:
         src, out = self._src, self._out
-        is_cut = src.is_cut and isinstance(fault, Unfinished)
+        is_cut = self._is_cut(fault)
         if isinstance(fault, Unfinished):
             src.take(len(src.text))
         if out.has_open_call:
             out.break_call(fault.reason, is_cut=is_cut)
         else:
             out.fail("truncated" if is_cut else fault.reason, text=src.taped())
+
+    def _is_cut(self, fault: Malformed) -> bool:
+        return self._src.is_cut and isinstance(fault, Unfinished)
 
     def _bare_call(self) -> Pull[bool]:
         """Read a call that may stand where content starts."""
@@ -205,13 +221,14 @@ class Parser:
         try:
             yield from read_section(src, out, self._tools, is_bare=is_bare)
         except Malformed as fault:
-            if not out.is_held:
-                self._broken(fault)
-            else:
+            is_text = out.is_held and not (self._is_forced and self._is_cut(fault))
+            if out.is_held:
                 out.drop()
+            if is_text:
                 self._num_reread_chars += len(src.rewind())
                 out.content(src.take(src.at + max(length, 1)))
                 return False
+            self._broken(fault)
         src.unmark()
         if is_bare:
             yield from src.run(_BETWEEN_BARE)

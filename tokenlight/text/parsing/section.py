@@ -2,6 +2,7 @@
 """Reads a section: what stands between an opener and a closer, one call or several."""
 
 import re
+from collections.abc import Iterator
 from typing import assert_never
 
 from tokenlight.text.parsing.format import (
@@ -52,6 +53,7 @@ def read_section(src: Source, out: Output, tools: ToolFormat, *, is_bare: bool) 
         if form is None:
             if has_call:
                 return
+            src.drop_cut(tuple(_opens(tools.forms)))
             yield from src.need()
             raise Malformed("not_a_call")
         yield from _read(src, out, form, tools)
@@ -68,7 +70,7 @@ def take_opener(src: Source, marker: str, tools: ToolFormat) -> None:
 
 def _is_over(src: Source, tools: ToolFormat, *, is_list: bool) -> Pull[bool]:
     """Whether a section with a call is over; consumes its closer, or what stands between calls."""
-    calls = {form.open for form in tools.forms if isinstance(form, TaggedCall | HeadedCall)}
+    calls = set(_opens(tools.forms))
     markers = tuple(marker for marker in (*tools.closers, *tools.openers) if marker not in calls)
     while True:
         yield from src.space()
@@ -88,6 +90,11 @@ def _is_over(src: Source, tools: ToolFormat, *, is_list: bool) -> Pull[bool]:
                 src.take(src.at + len(marker))
             src.drop_cut(tools.closers)
             return True
+
+
+def _opens(forms: tuple[Form, ...]) -> Iterator[str]:
+    """What calls begin with, of the forms whose calls do."""
+    return (form.open for form in forms if isinstance(form, TaggedCall | HeadedCall) and form.open)
 
 
 def _form(src: Source, forms: tuple[Form, ...]) -> Pull[Form | None]:
