@@ -82,6 +82,14 @@ def test_input_items_are_listed_newest_first_in_pages(server):
             listed(answered.id, limit=0)
 
 
+def test_an_item_comes_back_as_it_was_sent_whatever_its_unknown_fields_hold(server):
+    sent = {"role": "user", "content": "hi", "id": "item_1", "of_next_year": [10**30, 1e300, "ü"]}
+    asked = httpx.post(f"{server.url}/v1/responses", json={"input": [sent]})
+    assert asked.status_code == 200
+    listed = httpx.get(f"{server.url}/v1/responses/{asked.json()['id']}/input_items").json()
+    assert listed["data"] == [{"type": "message", **sent}]
+
+
 def test_a_deleted_response_is_gone(server):
     answered = ask(server, "hi")
     with server.client() as asking:

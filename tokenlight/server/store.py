@@ -67,7 +67,7 @@ class StoredResponse:
     response: bytes
     """JSON, as it was sent."""
     input: list[dict[str, Any]]
-    """This response's own input items."""
+    """This response's own input items; kept as JSON: clients send numbers that msgpack has not."""
     turns: Sequence[Turn]
     """What this response adds to the conversation: its input and its answer."""
 
@@ -131,7 +131,7 @@ class ResponseStore:
             ResponseNotFound: there is none of this id that this owner wrote.
         """
         data = await self._on_thread(lambda: self._column(owner, id, "input"))
-        items: list[dict[str, Any]] = msgspec.msgpack.decode(data)
+        items: list[dict[str, Any]] = msgspec.json.decode(data)
         return items
 
     async def get_item(self, owner: bytes, id: str) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class ResponseStore:
         return await asyncio.to_thread(locked)
 
     def _save(self, owner: bytes, stored: StoredResponse) -> None:
-        input, turns = msgspec.msgpack.encode(stored.input), msgspec.msgpack.encode(stored.turns)
+        input, turns = msgspec.json.encode(stored.input), msgspec.msgpack.encode(stored.turns)
         num_bytes = len(stored.response) + len(input) + len(turns)
         if num_bytes > self._max_bytes:
             return
@@ -222,7 +222,7 @@ class ResponseStore:
     def _item(self, owner: bytes, id: str) -> dict[str, Any]:
         oldest_s = unix_s() - self._max_age_s
         row = self._db.execute(_FIND_ITEM, (id, owner, oldest_s)).fetchone()
-        items = _output_items(row[0]) + msgspec.msgpack.decode(row[1]) if row else []
+        items = _output_items(row[0]) + msgspec.json.decode(row[1]) if row else []
         for item in items:
             if item.get("id") == id:
                 found: dict[str, Any] = item

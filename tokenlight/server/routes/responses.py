@@ -206,17 +206,18 @@ async def _finish(svc: Services, asked: _Asked, ended: Ended) -> ResponseAnswer:
 
 
 def _input_items(body: ResponsesRequest) -> list[dict[str, Any]]:
-    """The input as items that have ids."""
+    """The input as items that have ids and types."""
     sent = body.input
     if sent is None or isinstance(sent, str):
         content = [{"type": "input_text", "text": sent or ""}]
         sent = [{"type": "message", "role": "user", "content": content}] if sent else []
-    return [
-        {"id": f"item_{secrets.token_hex(12)}", "type": "message", **item}
-        if not isinstance(item.get("id"), str)
-        else item
-        for item in sent
-    ]
+    return [_with_id(item) for item in sent]
+
+
+def _with_id(item: dict[str, Any]) -> dict[str, Any]:
+    id = item.get("id")
+    own_id = id if isinstance(id, str) else f"item_{secrets.token_hex(12)}"
+    return {"type": "message", **item, "id": own_id}
 
 
 async def get_response(request: Request) -> Response:
