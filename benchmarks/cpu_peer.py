@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks.served import free_port
+from benchmarks.served import Server, free_port
 
 _BIN = Path(".venv-peers/llama.cpp/build/bin")
 
@@ -50,20 +50,20 @@ def tokens_per_s(
 
 
 @contextmanager
-def server(model: Path, num_threads: int, context_tokens: int) -> Iterator[str]:
-    """The address of a `llama-server`, whose prompt cache is on by default."""
+def server(model: Path, num_threads: int, context_tokens: int) -> Iterator[Server]:
+    """A running `llama-server`, whose prompt cache is on by default."""
     port = free_port()
     command = [_program("llama-server"), "-m", str(model), "-t", str(num_threads)]
     command += ["-c", str(context_tokens), "-np", "1", "--port", str(port), "--no-webui"]
+    start_s = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     url = f"http://127.0.0.1:{port}"
     try:
-        deadline_s = time.perf_counter() + 120
         while not _is_ready(url):
-            if process.poll() is not None or time.perf_counter() > deadline_s:
+            if process.poll() is not None or time.perf_counter() - start_s > 120:
                 raise RuntimeError(f"llama-server did not start: {' '.join(command)}")
             time.sleep(0.05)
-        yield url
+        yield Server(url, process, time.perf_counter() - start_s)
     finally:
         process.terminate()
         process.wait(30)
