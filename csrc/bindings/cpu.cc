@@ -5,10 +5,14 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <stdexcept>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "bindings/cpu_call.h"
@@ -16,7 +20,7 @@
 #include "cpu/embedding.h"
 #include "cpu/isa.h"
 #include "cpu/linear.h"
-#include "cpu/pack.h"
+#include "cpu/pack_queue.h"
 #include "cpu/probe.h"
 #include "cpu/rms_norm.h"
 #include "cpu/rope.h"
@@ -133,6 +137,31 @@ void BindRowOps(nb::module_& m) {
         "rotated"_a, "q_stride"_a, "k_stride"_a);
 }
 
+// Where rows begin, and the sizes and strides of the dimensions before the last.
+using StridedRows = std::tuple<Address, std::vector<std::int64_t>, std::vector<std::int64_t>>;
+
+std::vector<const std::uint8_t*> RowAddresses(const std::vector<StridedRows>& parts) {
+    std::vector<const std::uint8_t*> all;
+    for (const auto& [first, sizes, strides] : parts) {
+        if (sizes.size() != strides.size()) {
+            throw std::invalid_argument("every dimension has a size and a stride");
+        }
+        std::vector<const std::uint8_t*> rows{At<const std::uint8_t>(first)};
+        for (std::size_t dim = 0; dim < sizes.size(); ++dim) {
+            std::vector<const std::uint8_t*> inner;
+            inner.reserve(rows.size() * static_cast<std::size_t>(sizes[dim]));
+            for (const std::uint8_t* row : rows) {
+                for (std::int64_t i = 0; i < sizes[dim]; ++i) {
+                    inner.push_back(row + i * strides[dim]);
+                }
+            }
+            rows = std::move(inner);
+        }
+        all.insert(all.end(), rows.begin(), rows.end());
+    }
+    return all;
+}
+
 void BindWeightOps(nb::module_& m) {
     nb::enum_<WeightFormat>(m, "WeightFormat")
         .value("f32", WeightFormat::kF32)
@@ -174,17 +203,21 @@ void BindWeightOps(nb::module_& m) {
         },
         "y"_a, "x"_a, "weight"_a, "bias"_a, "num_rows"_a, "n"_a, "k"_a, "x_stride"_a, "format"_a,
         "is_gated"_a = false);
-    m.def(
-        "pack",
-        [](Address out, Address rows, std::int64_t num_rows, std::int64_t num_blocks,
-           WeightFormat format) {
-            const PackArgs args{At<std::uint8_t>(out), At<const std::uint8_t* const>(rows),
-                                num_rows, num_blocks, format};
-            CheckPack(args);
-            RunOn(Pack, args, num_rows * num_blocks * LayoutOf(format).Bytes() / 4);
-        },
-        "out"_a, "rows"_a, "num_rows"_a, "num_blocks"_a, "format"_a,
-        "Quantized rows, each at an address of its own, to layout tile16.");
+    nb::class_<PackQueue>(m, "PackQueue",
+                          "Packs weights in order while Python goes on; all memory is the caller's "
+                          "to keep until `finish`.")
+        .def(nb::init<>())
+        .def(
+            "add",
+            [](PackQueue& queue, Address out, const std::vector<StridedRows>& parts,
+               std::int64_t num_blocks, WeightFormat format) {
+                queue.Add(At<std::uint8_t>(out), RowAddresses(parts), num_blocks, format);
+            },
+            "out"_a, "parts"_a, "num_blocks"_a, "format"_a,
+            "Quantized rows to layout tile16. Of each part: where it begins, and the sizes and "
+            "strides in bytes of the dimensions before the last.")
+        .def("finish", &PackQueue::Finish, nb::call_guard<nb::gil_scoped_release>(),
+             "Return once everything that was added is packed.");
     m.def(
         "embedding",
         [](Address out, Address ids, Address table, std::int64_t num_ids, std::int64_t num_rows,

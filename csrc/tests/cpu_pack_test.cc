@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packing beside PutRow, from rows that lie apart and end where their memory does.
+// Packing beside PutRow, from rows that lie apart and end where their memory does; in a queue,
+// beside packing at once.
 #include <cstring>
 #include <memory>
 #include <stdexcept>
 
-#include "cpu/pack.h"
+#include "cpu/pack_queue.h"
 #include "tests/cpu_check.h"
 
 namespace tokenlight::cpu {
@@ -62,7 +63,62 @@ void TestPack(const Format& f, int num_rows, int num_blocks) {
     CheckTrue(out == want, "packed as PutRow does");
 }
 
+// Rows, and where they are packed to: at once and through a queue.
+struct Weight {
+    Weight(const Format& f, int num_rows, int num_blocks)
+        : format(f.format), bytes(static_cast<std::size_t>(num_rows * num_blocks * f.file_bytes)) {
+        for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i * 31);
+        for (int row = 0; row < num_rows; ++row) {
+            rows.push_back(bytes.data() + row * num_blocks * f.file_bytes);
+        }
+        at_once.resize(rows.size() *
+                       static_cast<std::size_t>(num_blocks * LayoutOf(format).Bytes()));
+        queued.resize(at_once.size());
+        const PackArgs args{at_once.data(), rows.data(), num_rows, num_blocks, format};
+        ThreadPool::Get().Run(Pack, args, 1);
+    }
+    WeightFormat format;
+    std::vector<std::uint8_t> bytes;
+    std::vector<const std::uint8_t*> rows;
+    std::vector<std::uint8_t> at_once;
+    std::vector<std::uint8_t> queued;
+};
+
+void TestQueue(int num_threads) {
+    constexpr int kBlocks = 3;
+    ThreadPool::Get().SetNumThreads(num_threads);
+    std::vector<Weight> weights;
+    for (const Format& f : kFormats) {
+        for (const int num_rows : {1, 16, 37, 1024}) weights.emplace_back(f, num_rows, kBlocks);
+    }
+    PackQueue queue;
+    queue.Finish();
+    // Half of them, the rest once those are done, and some that only the destructor waits for.
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+        if (i == weights.size() / 2) queue.Finish();
+        queue.Add(weights[i].queued.data(), weights[i].rows, kBlocks, weights[i].format);
+    }
+    queue.Finish();
+    queue.Finish();
+    for (const Weight& w : weights) CheckTrue(w.queued == w.at_once, "queued as packed at once");
+    for (Weight& w : weights) w.queued.assign(w.queued.size(), 0xEE);
+    {
+        PackQueue left;
+        for (Weight& w : weights) left.Add(w.queued.data(), w.rows, kBlocks, w.format);
+    }
+    for (const Weight& w : weights)
+        CheckTrue(w.queued == w.at_once, "a queue that is left is done");
+    bool has_thrown = false;
+    try {
+        queue.Add(nullptr, {}, 0, WeightFormat::kF32);
+    } catch (const std::invalid_argument&) {
+        has_thrown = true;
+    }
+    CheckTrue(has_thrown, "dense weights are refused at once");
+}
+
 void TestAll() {
+    for (const int num_threads : {1, 2, 3}) TestQueue(num_threads);
     for (const Format& f : kFormats) {
         for (const int num_rows : {1, 16, 37}) {
             for (const int num_blocks : {1, 3}) TestPack(f, num_rows, num_blocks);

@@ -5,6 +5,7 @@ Call an op as a function: `kernels.rms_norm(x_TD, weight_D, eps=1e-6)`. Shapes a
 each contract has them.
 """
 
+from tokenlight.kernels._cpu import PackQueue
 from tokenlight.kernels.backends import load_backends, withdraw
 from tokenlight.kernels.explain import explain, explain_tuning
 from tokenlight.kernels.formats import FORMATS, Format
@@ -49,6 +50,7 @@ __all__ = [
     "FORMATS",
     "OPS",
     "Format",
+    "PackQueue",
     "PackedLinear",
     "add",
     "add_rms_norm",

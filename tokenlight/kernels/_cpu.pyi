@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 import enum
 
 
@@ -65,8 +66,20 @@ class WeightFormat(enum.Enum):
 
 def linear(y: int, x: int, weight: int, bias: int, num_rows: int, n: int, k: int, x_stride: int, format: WeightFormat, is_gated: bool = False) -> None: ...
 
-def pack(out: int, rows: int, num_rows: int, num_blocks: int, format: WeightFormat) -> None:
-    """Quantized rows, each at an address of its own, to layout tile16."""
+class PackQueue:
+    """
+    Packs weights in order while Python goes on; all memory is the caller's to keep until `finish`.
+    """
+
+    def __init__(self) -> None: ...
+
+    def add(self, out: int, parts: Sequence[tuple[int, Sequence[int], Sequence[int]]], num_blocks: int, format: WeightFormat) -> None:
+        """
+        Quantized rows to layout tile16. Of each part: where it begins, and the sizes and strides in bytes of the dimensions before the last.
+        """
+
+    def finish(self) -> None:
+        """Return once everything that was added is packed."""
 
 def embedding(out: int, ids: int, table: int, num_ids: int, num_rows: int, width: int, format: WeightFormat) -> None: ...
 

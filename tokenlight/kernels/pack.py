@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from tokenlight.kernels import _cpu
 from tokenlight.kernels.contract import REFERENCE, Site
 from tokenlight.kernels.formats import FORMATS, Format
 from tokenlight.kernels.formats.dequantize import dequantize
@@ -17,7 +18,8 @@ from tokenlight.kernels.weight_memory import weight_memory
 _DENSE_DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 _DENSE_NAMES = {dtype: name for name, dtype in _DENSE_DTYPES.items()}
 # layout -> (the formats that it exists for, its packer)
-_LAYOUTS: dict[str, tuple[dict[str, Format], Callable[[Sequence[Tensor], Format], Tensor]]] = {
+_Packer = Callable[[Sequence[Tensor], Format, _cpu.PackQueue | None], Tensor]
+_LAYOUTS: dict[str, tuple[dict[str, Format], _Packer]] = {
     "tile16": (TILE16, pack_tile16),
 }
 
@@ -35,6 +37,7 @@ def pack_linear(
     *,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
+    queue: _cpu.PackQueue | None = None,
 ) -> PackedLinear:
     """A checkpoint's weight as `linear` and `embedding` of this machine want it.
 
@@ -47,6 +50,8 @@ def pack_linear(
         k: weights per row (in features).
         device: where the weight will be read; on "meta" nothing is packed.
         dtype: of the activations that it will meet.
+        queue: where a new layout may wait to be made; until it is finished the result has no
+            numbers, and `weight_bytes` and the result are the caller's to keep.
 
     Returns:
         Dense [n, k], or uint8 [n, row_bytes] in the layout of the best implementation. What needs
@@ -72,7 +77,7 @@ def pack_linear(
     if device == "cuda" and linear.bind(_site(device, dtype, best)).rank == REFERENCE:
         return _dense(parts, weight_format, n, k, dtype)
     if best != weight_format:
-        return PackedLinear(_LAYOUTS[best.layout][1](parts, weight_format), best)
+        return PackedLinear(_LAYOUTS[best.layout][1](parts, weight_format, queue), best)
     flat = [part.reshape(-1, row_bytes) for part in parts]
     rows = flat[0]
     if len(flat) > 1 and rows.device.type != "cpu":

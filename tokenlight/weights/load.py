@@ -12,6 +12,7 @@ from tokenlight.base.errors import CheckpointCorrupt, UnsupportedCheckpoint
 from tokenlight.checkpoint import Checkpoint, TensorEntry
 from tokenlight.kernels import Format
 from tokenlight.weights.entries import HEAD, TABLE, plain_entries
+from tokenlight.weights.filling import Filling
 from tokenlight.weights.gguf_names import ROTATED, ROTATES_NEIGHBOURS
 from tokenlight.weights.mapped import MappedFiles
 from tokenlight.weights.piece import Piece
@@ -74,11 +75,11 @@ def load_weights(
         return [piece.of(part) for piece, part in zip(pieces[name], parts, strict=True)]
 
     arriving = read_ahead([partial(read, name) for name in slots], target.device)
-    for name, slot in slots.items():
-        slot.fill(next(arriving), target)
-        for part in range(len(slot.part_shapes)):
-            for entry in sources[name, part].entries:
-                files.release(entry)
+    with Filling(files, target) as filling:
+        for name, slot in slots.items():
+            num_parts = len(slot.part_shapes)
+            entries = [each for part in range(num_parts) for each in sources[name, part].entries]
+            filling.fill(slot, next(arriving), entries)
 
 
 def stored_formats(

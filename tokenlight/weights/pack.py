@@ -13,7 +13,10 @@ _DENSE_NAMES = {dtype: name for name, dtype in DENSE_DTYPES.items()}
 
 
 def pack_rows(parts: Sequence[StoredTensor], target: Target) -> tuple[Tensor, kernels.Format]:
-    """Put parts of one format under each other and pack them; quantized bytes stay quantized."""
+    """Put parts of one format under each other and pack them; quantized bytes stay quantized.
+
+    Where the target has a queue, what is packed has its numbers once that is finished.
+    """
     first = parts[0]
     packed = kernels.pack_linear(
         [part.rows for part in parts],
@@ -22,6 +25,7 @@ def pack_rows(parts: Sequence[StoredTensor], target: Target) -> tuple[Tensor, ke
         first.shape[1],
         device=target.device.type,
         dtype=target.dtype,
+        queue=target.pack_queue,
     )
     if target.device.type == "cuda":
         weight, weight_format = packed.weight.to(target.device), packed.format

@@ -48,8 +48,9 @@ def pack_stacked(parts: Sequence[StoredTensor], target: Target) -> tuple[Tensor,
     if len({part.format for part in parts}) > 1:
         parts = [_as_float32(part) for part in parts]
     num_matrices, packed, packed_format = parts[0].shape[0], None, parts[0].format
+    at_once = target._replace(pack_queue=None)
     for index in range(num_matrices):
-        one, packed_format = pack_rows([matrix(part, index) for part in parts], target)
+        one, packed_format = pack_rows([matrix(part, index) for part in parts], at_once)
         if packed is None:
             packed = one.new_empty(num_matrices, *one.shape)
         packed[index] = one

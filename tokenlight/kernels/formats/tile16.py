@@ -65,13 +65,16 @@ TILE16: dict[str, Format] = {
 }
 
 
-def pack_tile16(parts: Sequence[Tensor], weight_format: Format) -> Tensor:
+def pack_tile16(
+    parts: Sequence[Tensor], weight_format: Format, queue: _cpu.PackQueue | None = None
+) -> Tensor:
     """From layout `rows` to `tile16`, as a new tensor.
 
     Args:
         parts: uint8 [..., row_bytes] each, whose rows lie under each other, from the first
             dimension to the last but one; only a row has to be contiguous.
         weight_format: what they are.
+        queue: where they wait for it; the caller keeps `parts` and the result until it is finished.
     """
     packed_format = TILE16[weight_format.name]
     row_bytes = parts[0].shape[-1]
@@ -80,24 +83,19 @@ def pack_tile16(parts: Sequence[Tensor], weight_format: Format) -> Tensor:
             f"want rows of {row_bytes} bytes, each contiguous, got "
             f"{[(list(part.shape), part.stride()) for part in parts]}"
         )
-    addresses = np.concatenate([_row_addresses(part) for part in parts])
-    num_rows, num_blocks = len(addresses), row_bytes // weight_format.block_bytes
+    num_rows = sum(part.numel() // row_bytes for part in parts)
+    num_blocks = row_bytes // weight_format.block_bytes
     out = weight_memory.allocate(num_rows * num_blocks * packed_format.block_bytes)
-    _cpu.pack(
+    packing = _cpu.PackQueue() if queue is None else queue
+    packing.add(
         out.data_ptr(),
-        addresses.ctypes.data,
-        num_rows,
+        [(part.data_ptr(), part.shape[:-1], part.stride()[:-1]) for part in parts],
         num_blocks,
         _cpu.WeightFormat[weight_format.name],
     )
+    if queue is None:
+        packing.finish()
     return out.view(num_rows, -1)
-
-
-def _row_addresses(rows: Tensor) -> NDArray[np.int64]:
-    addresses = np.array(rows.data_ptr())
-    for count, stride in zip(rows.shape[:-1], rows.stride()[:-1], strict=True):
-        addresses = addresses[..., None] + np.arange(count) * stride
-    return addresses.reshape(-1)
 
 
 def unpack_tile16(weight: Tensor, weight_format: Format) -> Tensor:
