@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -87,9 +88,15 @@ async def test_two_and_four_ranks_give_the_tokens_of_one(model: Path):
     assert all(len(ids) == 12 for run in told[1] for ids in run)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hung"])
-async def test_a_lost_rank_ends_all_and_the_client_hears_of_it(model: Path, how: signal.Signals):
-    llm = await AsyncLLM.start(config_of(model, 2))
+@pytest.mark.parametrize(
+    ("how", "parallel"),
+    [(signal.SIGKILL, ParallelConfig(dp=2)), (signal.SIGSTOP, ParallelConfig(tp=2))],
+    ids=["killed-dp2", "hung-tp2"],
+)
+async def test_a_lost_rank_ends_all_and_the_client_hears_of_it(
+    model: Path, how: signal.Signals, parallel: ParallelConfig
+):
+    llm = await AsyncLLM.start(replace(config_of(model, 2), parallel=parallel))
     engine = llm.pid
     ranks = children(engine)
     assert len(ranks) == 1

@@ -5,7 +5,6 @@ import gc
 import os
 import signal
 import sys
-from pathlib import Path
 from types import FrameType
 
 import msgspec
@@ -44,15 +43,13 @@ def main() -> int:
 
 def _serve(orders: Orders, mail: Mailbox, heartbeat: Heartbeat) -> None:
     # torch is imported here, once the heartbeat watches: a parent may well leave meanwhile.
-    from tokenlight.control import Scheduler
-    from tokenlight.control.record import RecordingScheduler
     from tokenlight.engine.loop import Loop
+    from tokenlight.engine.planner import make_planner
     from tokenlight.runner import ModelRunner, scheduler_config
 
     runner = ModelRunner.load(orders.config)
     settings = scheduler_config(runner.config, hash_key=os.urandom(16))
-    record = orders.config.record_control
-    scheduler = Scheduler(settings) if not record else RecordingScheduler(settings, Path(record))
+    scheduler = make_planner(settings, runner.config.num_groups, orders.config.record_control)
     board = Board(stats=scheduler.stats(), full_step_s=runner.full_step_s)
     loop = Loop(scheduler, runner, mail, board, overlap=runner.config.overlap)
 

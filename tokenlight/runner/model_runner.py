@@ -64,7 +64,7 @@ class ModelRunner:
         self._others = others
         self._kv = kv
         self.config = config
-        self._sampler = Sampler(config.max_num_requests, grammars)
+        self._sampler = Sampler(config.num_groups * config.max_num_requests, grammars)
         self._prompts = PromptReader()
         is_staged = config.device != "cpu" or config.overlap > 0 or bool(config.graph_rows)
         self._staged: StagedSteps | None = None
@@ -108,14 +108,14 @@ class ModelRunner:
             resolved = resolve(config, shape, machine, spare_bytes)
             pool = make_pool(shape.layers, limits, resolved.num_blocks)
             compiled = compile_for(loaded, pool, limits, ranks)
-            model = others.lead(compiled) if others else compiled
+            model = others.lead(compiled, pool) if others else compiled
             grammars = Grammars(lambda: Tokenizer.from_checkpoint(checkpoint))
             runner = cls(model, pool, resolved, grammars, others)
         runner.facts = ModelFacts(
             max_model_tokens=resolved.max_model_tokens,
             vocab_size=checkpoint.config["vocab_size"],
             block_tokens=resolved.block_tokens,
-            num_blocks=resolved.num_blocks,
+            num_blocks=resolved.num_groups * resolved.num_blocks,
             kv_bytes=resolved.kv_bytes,
             weights_bytes=weights_bytes(loaded) if is_dummy else checkpoint.num_bytes,
             load_s=now_s() - started_s,

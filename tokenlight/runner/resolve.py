@@ -58,6 +58,10 @@ class ResolvedConfig(Limits):
     num_blocks: int
     max_model_tokens: int
     prefix_reuse: bool
+    num_groups: int
+    """Of ranks with requests, and blocks, of their own; what is said here of requests, tokens and
+    blocks is said of each group.
+    """
     overlap: int
     """Steps that may be in flight while the next one is planned."""
     graph_rows: tuple[int, ...]
@@ -136,6 +140,7 @@ def resolve(
         max_num_requests=limits.max_num_requests,
         max_step_tokens=limits.max_step_tokens,
         prefix_reuse=config.cache.prefix_reuse == "exact",
+        num_groups=config.parallel.dp,
         overlap=_OVERLAP[limits.device] if overlap is None else overlap,
         graph_rows=graph_rows(limits.max_num_requests) if is_captured else (),
     )

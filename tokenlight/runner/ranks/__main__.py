@@ -14,10 +14,10 @@ import msgspec
 
 from tokenlight.base import log
 from tokenlight.runner.ranks.channel import read_pipe
-from tokenlight.runner.ranks.follower import follow
+from tokenlight.runner.ranks.follower import follow_orders
 from tokenlight.runner.ranks.followers import BEAT, BEAT_PERIOD_S, READY
 from tokenlight.runner.ranks.orders import RankOrders
-from tokenlight.runner.ranks.share import join, load_share, take_seat
+from tokenlight.runner.ranks.share import join, take_seat
 
 _EXIT_LEADERLESS = 3
 
@@ -29,16 +29,12 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what it means is the parent's to decide
     threading.Thread(target=_beat, name="tokenlight-beat", daemon=True).start()
     with join(take_seat(orders.config, rank=orders.rank, store_port=orders.store_port)):
-        share = load_share(orders.config, rank=orders.rank, num_blocks=orders.num_blocks)
-        os.write(sys.stdout.fileno(), READY)
-        follow(
-            share.model,
-            share.kv,
-            read_pipe(sys.stdin.buffer),
-            num_slots=share.limits.max_num_requests,
-            num_columns=orders.num_columns,
-        )
+        follow_orders(orders, orders.rank, read_pipe(sys.stdin.buffer), _say_ready)
     return 0
+
+
+def _say_ready() -> None:
+    os.write(sys.stdout.fileno(), READY)
 
 
 def _beat() -> None:

@@ -1,58 +1,68 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every other rank: runs what it is told, with a block table that it keeps by the changes."""
+"""Every other rank: runs what its group is told."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
 
 from tokenlight.models import CompiledModel
-from tokenlight.nn import KvCache, Step
-from tokenlight.runner.ranks.message import Message, Verb, Words, decode
+from tokenlight.runner.ranks.collect import give
+from tokenlight.runner.ranks.message import Verb, Words, decode, unpack
+from tokenlight.runner.ranks.orders import RankOrders
+from tokenlight.runner.ranks.share import load_share
+from tokenlight.runner.ranks.steps import RankSteps
 
 
 @torch.inference_mode()
 def follow(
     model: CompiledModel,
-    kv: KvCache,
+    steps: RankSteps,
     messages: Iterable[Words],
     *,
-    num_slots: int,
-    num_columns: int,
+    group: int = 0,
+    give_logits: Callable[[Tensor], None] | None = None,
 ) -> None:
     """Run the model as the leading rank does, until the messages end.
 
     Args:
         model: this rank's share.
-        kv: as many blocks as on the other ranks.
+        steps: of this rank's KV.
         messages: in the order in which they were sent.
-        num_slots: most requests that run at once.
-        num_columns: most blocks of one.
+        group: whose requests this rank has.
+        give_logits: takes them to the leading rank; None: another rank's are the same.
     """
-    table = torch.zeros(num_slots, num_columns, dtype=torch.int32)
     x_TD = torch.empty(0)
     for words in messages:
-        message = decode(words)
-        patches = torch.from_numpy(message.patches).long()
-        for slot, column, block in patches.tolist():  # in order: a place may change twice
-            table[slot, column] = block
+        message = decode(unpack(words, group))
         rows = torch.from_numpy(message.sampled_rows)
         if message.verb is not Verb.LOGITS:
-            x_TD = model.hidden(_step(message, rows, table, kv))
+            x_TD = model.hidden(steps.make(message))
         if message.verb is not Verb.HIDDEN:
-            model.logits(x_TD, rows)
+            logits_SV = model.logits(x_TD, rows)
+            if give_logits is not None:
+                give_logits(logits_SV)
 
 
-def _step(message: Message, rows: Tensor, table: Tensor, kv: KvCache) -> Step:
-    return Step(
-        token_ids_T=torch.from_numpy(message.token_ids),
-        positions_T=torch.from_numpy(message.positions),
-        query_starts=torch.from_numpy(message.query_starts),
-        kv_lens=torch.from_numpy(message.kv_lens),
-        slots=torch.from_numpy(message.slots),
-        block_table=table,
-        sampled_rows=rows,
-        kv=kv,
+def follow_orders(
+    orders: RankOrders, rank: int, messages: Iterable[Words], say_ready: Callable[[], None]
+) -> None:
+    """Load this rank's share, say so, run what comes.
+
+    Raises:
+        ConfigError: what the leading rank was asked for cannot be had on this machine.
+        CheckpointError: the model's files cannot be used here.
+    """
+    share = load_share(orders.config, rank=rank, num_blocks=orders.table.num_blocks)
+    say_ready()
+    group, place = divmod(rank, orders.config.parallel.attn_width)
+    follow(
+        share.model,
+        RankSteps(share.kv, orders.table),
+        messages,
+        group=group,
+        # The leading rank's group is its own; of another the first rank gives.
+        give_logits=give if group and not place else None,
     )

@@ -5,9 +5,9 @@ import torch.distributed as dist
 
 from tokenlight.base.log import event, get_log
 from tokenlight.runner.ranks.channel import read_group
-from tokenlight.runner.ranks.follower import follow
+from tokenlight.runner.ranks.follower import follow_orders
 from tokenlight.runner.ranks.orders import unpack_orders
-from tokenlight.runner.ranks.share import join, load_share
+from tokenlight.runner.ranks.share import join
 
 _log = get_log("ranks")
 
@@ -22,13 +22,9 @@ def follow_leader() -> None:
     with join(None):
         rank, messages = dist.get_rank(), read_group()
         orders = unpack_orders(next(messages))
-        share = load_share(orders.config, rank=rank, num_blocks=orders.num_blocks)
-        _log.info(event("rank_ready", rank=rank))
-        dist.barrier()
-        follow(
-            share.model,
-            share.kv,
-            messages,
-            num_slots=share.limits.max_num_requests,
-            num_columns=orders.num_columns,
-        )
+
+        def say_ready() -> None:
+            _log.info(event("rank_ready", rank=rank))
+            dist.barrier()
+
+        follow_orders(orders, rank, messages, say_ready)

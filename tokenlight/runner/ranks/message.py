@@ -2,14 +2,15 @@
 """What the leading rank tells the others of a step: int32 words, as few as there are.
 
 A header of counts, then the arrays one after the other. Of the block tables only what changed is
-sent, so a step of 64 requests takes under 2 KB whatever their contexts.
+sent, so a step of 64 requests takes under 2 KB whatever their contexts. Where groups of ranks have
+other tokens, what each group is told goes to all of them, side by side.
 
 Shapes: T tokens, R requests, S rows, P patches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import pairwise
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.int32]
 
-_HEADER_WORDS = 5
+_HEADER_WORDS = 6
 
 
 class Verb(IntEnum):
@@ -51,6 +52,8 @@ class Message:
     """[R + 1], or nothing where there is no step."""
     patches: Words = field(default_factory=_nothing)
     """[P, 3]: slot, column, block: what changed in the table since the last message, in order."""
+    num_padding: int = 0
+    """Tokens of nobody behind the others: all groups have equally many in a step."""
 
 
 def encode(message: Message) -> Words:
@@ -65,13 +68,14 @@ def encode(message: Message) -> Words:
         message.patches.reshape(-1),
     )
     counts = (len(message.sampled_rows), len(message.token_ids), len(message.slots))
-    header = (message.verb, *counts, message.patches.size // 3)
+    header = (message.verb, *counts, message.patches.size // 3, message.num_padding)
     return np.concatenate([np.array(header, np.int32), *arrays])
 
 
 def decode(words: Words) -> Message:
     """The message again; its arrays are views of `words`."""
-    verb, num_rows, num_tokens, num_requests, num_patches = words[:_HEADER_WORDS].tolist()
+    header = words[:_HEADER_WORDS].tolist()
+    verb, num_rows, num_tokens, num_requests, num_patches, num_padding = header
     num_starts = 0 if verb == Verb.LOGITS else num_requests + 1
     counts = (
         num_rows, num_tokens, num_tokens, num_requests, num_requests, num_starts, 3 * num_patches,
@@ -87,7 +91,22 @@ def decode(words: Words) -> Message:
         slots=slots,
         query_starts=query_starts,
         patches=patches.reshape(-1, 3),
+        num_padding=num_padding,
     )
+
+
+def pack(parts: Sequence[Words]) -> Words:
+    """What each group is told, as one array."""
+    head = np.array([len(parts), *map(len, parts)], np.int32)
+    return np.concatenate([head, *parts])
+
+
+def unpack(words: Words, group: int) -> Words:
+    """What a group is told; a view."""
+    num_groups = int(words[0])
+    ends = np.cumsum(words[: num_groups + 1]) + 1
+    first, end = ends[group : group + 2].tolist()
+    return words[first:end]
 
 
 def _cut(words: Words, counts: tuple[int, ...]) -> Iterator[Words]:

@@ -10,6 +10,7 @@ import numpy as np
 from tokenlight.base.log import LogLevel
 from tokenlight.config import EngineConfig
 from tokenlight.runner.ranks.message import Words
+from tokenlight.runner.ranks.steps import TableSize
 
 
 class RankOrders(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,10 +20,8 @@ class RankOrders(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     store_port: int
     """Where the leading rank keeps the store through which all ranks find each other."""
-    num_blocks: int
-    """Of every rank's KV pool."""
-    num_columns: int
-    """Of the block table."""
+    table: TableSize
+    """Of every group."""
     log_level: LogLevel
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 
+import msgspec
 import numpy as np
 import torch.distributed as dist
 from numpy.typing import NDArray
@@ -15,11 +16,13 @@ from tokenlight.base.errors import ConfigError
 from tokenlight.base.log import current_level
 from tokenlight.config import EngineConfig
 from tokenlight.models import CompiledModel
+from tokenlight.nn import KvCache
 from tokenlight.runner.ranks.channel import Channel, GroupChannel
 from tokenlight.runner.ranks.followers import Followers
-from tokenlight.runner.ranks.leader import LeadingModel
+from tokenlight.runner.ranks.leader import Groups, LeadingModel
 from tokenlight.runner.ranks.orders import RankOrders, pack_orders
 from tokenlight.runner.ranks.share import Seat, join, make_store
+from tokenlight.runner.ranks.steps import RankSteps, TableSize
 from tokenlight.runner.resolve import ResolvedConfig
 
 
@@ -27,17 +30,31 @@ class OtherRanks:
     """They were started before the leading rank loads its own share, so that all load at once."""
 
     def __init__(
-        self, channel: Channel, ended: ExitStack, wait_until_loaded: Callable[[], None]
+        self,
+        channel: Channel,
+        orders: RankOrders,
+        ended: ExitStack,
+        wait_until_loaded: Callable[[], None],
     ) -> None:
         self._channel = channel
+        self._orders = orders
         self._ended = ended
         self._wait_until_loaded = wait_until_loaded
         self._leading: LeadingModel | None = None
 
-    def lead(self, model: CompiledModel) -> LeadingModel:
+    def lead(self, model: CompiledModel, kv: KvCache) -> LeadingModel:
         """This rank's model, whose calls the others make as well; waits until they have loaded."""
         self._wait_until_loaded()
-        self._leading = LeadingModel(model, self._channel.send)
+        table, parallel = self._orders.table, self._orders.config.parallel
+        self._leading = LeadingModel(
+            model,
+            RankSteps(kv, table),
+            Groups(
+                first_ranks=range(0, parallel.num_ranks, parallel.attn_width),
+                num_slots=table.num_slots,
+            ),
+            self._channel.send,
+        )
         return self._leading
 
     def note(self, patches: NDArray[np.int32]) -> None:
@@ -73,31 +90,34 @@ def find_ranks(config: EngineConfig, resolved: ResolvedConfig) -> OtherRanks | N
 def _spawn(config: EngineConfig, resolved: ResolvedConfig) -> OtherRanks:
     num_ranks, ended = config.parallel.num_ranks, ExitStack()
     store = make_store(num_ranks)
+    orders = _orders(config, resolved, store.port)
     followers = Followers(
-        {rank: _orders(config, resolved, rank, store.port) for rank in range(1, num_ranks)}
+        {rank: msgspec.structs.replace(orders, rank=rank) for rank in range(1, num_ranks)}
     )
     ended.callback(followers.close)
     ended.enter_context(join(Seat(store, rank=0, world_size=num_ranks)))
-    return OtherRanks(followers.channel, ended, followers.wait_ready)
+    return OtherRanks(followers.channel, orders, ended, followers.wait_ready)
 
 
 def _meet(config: EngineConfig, resolved: ResolvedConfig) -> OtherRanks:
     ended, channel = ExitStack(), GroupChannel()
     ended.enter_context(join(None))
     ended.callback(channel.close)
-    channel.send(pack_orders(_orders(config, resolved, rank=0, store_port=0)))
-    return OtherRanks(channel, ended, dist.barrier)
+    orders = _orders(config, resolved, store_port=0)
+    channel.send(pack_orders(orders))
+    return OtherRanks(channel, orders, ended, dist.barrier)
 
 
-def _orders(
-    config: EngineConfig, resolved: ResolvedConfig, rank: int, store_port: int
-) -> RankOrders:
+def _orders(config: EngineConfig, resolved: ResolvedConfig, store_port: int) -> RankOrders:
     return RankOrders(
         config=config,
-        rank=rank,
+        rank=0,
         store_port=store_port,
-        num_blocks=resolved.num_blocks,
-        num_columns=-(-resolved.max_model_tokens // resolved.block_tokens),
+        table=TableSize(
+            num_slots=resolved.max_num_requests,
+            num_columns=-(-resolved.max_model_tokens // resolved.block_tokens),
+            num_blocks=resolved.num_blocks,
+        ),
         log_level=current_level(),
     )
 
@@ -107,12 +127,6 @@ def _check(config: EngineConfig, resolved: ResolvedConfig) -> None:
         raise ConfigError(
             "several ranks (--tensor-parallel-size) run on CPUs only in this version; "
             "leave it out, or give --device cpu"
-        )
-    if config.parallel.attn_width != config.parallel.num_ranks:
-        raise ConfigError(
-            f"ranks with different tokens in attention (--data-parallel-size "
-            f"{config.parallel.dp}) can be planned (tokenlight plan) but not served in this "
-            f"version; --tensor-parallel-size {config.parallel.num_ranks} shares attention as well"
         )
     if resolved.overlap:
         raise ConfigError(
