@@ -66,4 +66,6 @@ def compile_model(
 
 def _runner(program: Program, device: torch.device) -> Callable[[Any], Tensor]:
     """On a CPU without Python between kernels; elsewhere what a graph records."""
-    return NativeProgram(program).run if device.type == "cpu" else program.run
+    if device.type == "cpu":
+        return NativeProgram(program).run
+    return lambda step: program.at(step).run(step)

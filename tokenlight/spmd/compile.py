@@ -12,6 +12,7 @@ from torch import nn
 from torch.fx import Graph
 
 from tokenlight.kernels.comm import Communicator
+from tokenlight.spmd.buckets import find_buckets
 from tokenlight.spmd.fuse import fuse
 from tokenlight.spmd.lower import lower
 from tokenlight.spmd.mesh import Mesh
@@ -19,6 +20,7 @@ from tokenlight.spmd.place import place
 from tokenlight.spmd.placement import Layout
 from tokenlight.spmd.program import Program
 from tokenlight.spmd.rows import Limits
+from tokenlight.spmd.target import Target
 from tokenlight.spmd.trace import trace
 
 
@@ -49,7 +51,7 @@ def compile_method(
     limits: Limits,
     ranks: Ranks | None = None,
 ) -> Program:
-    """The program of `module.method(step)`, whose weights are filled.
+    """The program of `module.method(step)`, whose weights are filled, and those for fewer rows.
 
     Args:
         module: the model, built with the sizes of one rank.
@@ -61,5 +63,18 @@ def compile_method(
     """
     ranks = ranks or Ranks()
     graph = placed_graph(module, method, probe, ranks)
-    fuse(graph, device)
-    return lower(graph, module, device, limits, ranks.communicator)
+    target = Target(device, limits, ranks.communicator)
+    program = None
+    for bucket in find_buckets(graph, target):
+        part, part_target = _copy(graph), target._replace(limits=bucket)
+        fuse(part, part_target)
+        program = lower(part, module, part_target, program)
+    assert program is not None
+    return program
+
+
+def _copy(graph: Graph) -> Graph:
+    """Other nodes that know the same."""
+    made = Graph()
+    made.output(made.graph_copy(graph, {}))
+    return made

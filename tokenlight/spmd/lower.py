@@ -14,7 +14,6 @@ from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 from tokenlight import kernels
-from tokenlight.kernels.comm import COLLECTIVES, Communicator, carried_by
 from tokenlight.kernels.contract import Implementation, Op
 from tokenlight.spmd.memory import Span, plan_memory
 from tokenlight.spmd.program import (
@@ -27,27 +26,28 @@ from tokenlight.spmd.program import (
     StepField,
     View,
 )
-from tokenlight.spmd.rows import Limits, Rows, rows_of
+from tokenlight.spmd.rows import Limits, rows_of
+from tokenlight.spmd.target import Target
 from tokenlight.spmd.trace import line_of, path_of
 
 
-def lower(
-    graph: Graph,
-    module: nn.Module,
-    device: torch.device,
-    limits: Limits,
-    communicator: Communicator | None = None,
-) -> Program:
+def lower(graph: Graph, module: nn.Module, target: Target, few: Program | None = None) -> Program:
     """Bind and place everything.
+
+    Args:
+        graph: inferred, and fused for the target.
+        module: whose weights its nodes name.
+        target: with the most rows that the program is run with.
+        few: the program of the same method for fewer rows, if there is one.
 
     Raises:
         LookupError: an op has no implementation for what it is given.
         TypeError: something computes outside a contract.
     """
-    lowering = _Lowering(module, device, communicator)
+    lowering = _Lowering(module, target)
     for node in graph.nodes:
         lowering.visit(node)
-    return lowering.program(limits)
+    return lowering.program(few)
 
 
 class _Call(NamedTuple):
@@ -58,12 +58,9 @@ class _Call(NamedTuple):
 
 
 class _Lowering:
-    def __init__(
-        self, module: nn.Module, device: torch.device, communicator: Communicator | None
-    ) -> None:
+    def __init__(self, module: nn.Module, target: Target) -> None:
         self._module = module
-        self._device = device
-        self._communicator = communicator
+        self._target = target
         self._operands: dict[Node, Any] = {}
         self._calls: list[_Call] = []
         self._values: list[Tensor] = []
@@ -97,16 +94,10 @@ class _Lowering:
             return self._operands[source]
         made: Iterable[Tensor] = () if value is None else value if _is_tuple(value) else (value,)
         outputs = tuple(self._buffer(each) for each in made)
-        self._calls.append(_Call(node, op, self._bind(node, op), outputs))
+        args, kwargs = map_arg((node.args, node.kwargs), lambda n: n.meta["value"])
+        self._calls.append(_Call(node, op, self._target.bind(op, args, kwargs), outputs))
         views = tuple(_whole(buffer, self._values[buffer]) for buffer in outputs)
         return views if _is_tuple(value) else views[0] if views else None
-
-    def _bind(self, node: Node, op: Op[..., Any]) -> Implementation[..., Any]:
-        if op in COLLECTIVES:
-            assert self._communicator is not None
-            return carried_by(self._communicator, op)
-        args, kwargs = map_arg((node.args, node.kwargs), lambda n: n.meta["value"])
-        return op.bind(op.site(*args, **kwargs)._replace(device=self._device.type))
 
     def _buffer(self, value: Tensor) -> int:
         self._values.append(value)
@@ -130,13 +121,13 @@ class _Lowering:
         seen = tuple(_view_of(views[0].buffer, each) for each in many)
         return seen if _is_tuple(value) else seen[0]
 
-    def program(self, limits: Limits) -> Program:
+    def program(self, few: Program | None) -> Program:
         assert self._result is not None
         operands = [
             tuple(self._operands[a] if isinstance(a, Node) else None for a in call.node.args)
             for call in self._calls
         ]
-        spans = self._spans(operands, limits)
+        spans = self._spans(operands)
         arena = plan_memory(spans)
         buffers = tuple(
             Buffer(rows_of(value), tuple(value.shape[1:]), value.dtype, offset)
@@ -157,9 +148,11 @@ class _Lowering:
             )
             for place, (call, args) in enumerate(zip(self._calls, operands, strict=True))
         )
-        return Program(instructions, buffers, self._result, limits, arena.num_bytes)
+        return Program(
+            instructions, buffers, self._result, self._target.limits, arena.num_bytes, few
+        )
 
-    def _spans(self, operands: list[tuple[Operand, ...]], limits: Limits) -> list[Span]:
+    def _spans(self, operands: list[tuple[Operand, ...]]) -> list[Span]:
         """From the call that makes a buffer to the last that reads it; the result stays."""
         assert self._result is not None
         made = {b: place for place, call in enumerate(self._calls) for b in call.outputs}
@@ -168,7 +161,7 @@ class _Lowering:
             last |= {arg.buffer: place for arg in args if isinstance(arg, View)}
         last[self._result.buffer] = len(self._calls)
         return [
-            Span(_num_bytes(rows_of(value), value, limits), made[b], last[b])
+            Span(_num_bytes(value, self._target.limits), made[b], last[b])
             for b, value in enumerate(self._values)
         ]
 
@@ -178,8 +171,8 @@ def _computes(node: Node) -> TypeError:
     return TypeError(f"{line_of(node)}: {name} computes; call a contract of `kernels` instead")
 
 
-def _num_bytes(rows: Rows, value: Tensor, limits: Limits) -> int:
-    return rows.most(limits) * value[0].numel() * value.element_size()
+def _num_bytes(value: Tensor, limits: Limits) -> int:
+    return rows_of(value).most(limits) * value[0].numel() * value.element_size()
 
 
 def _whole(buffer: int, value: Tensor) -> View:

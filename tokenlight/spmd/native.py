@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,37 +24,31 @@ from tokenlight.spmd.program import (
     Operand,
     Program,
     StepField,
+    StepRows,
     View,
 )
-
-
-class StepRows(Protocol):
-    """What any step tells: how many rows it has."""
-
-    @property
-    def num_tokens(self) -> int: ...
-
-    @property
-    def num_sampled(self) -> int: ...
+from tokenlight.spmd.rows import Limits
 
 
 class NativeProgram:
-    """Runs as `Program.run` does."""
+    """Runs as `Program.run` does, by the program for as few rows as the step has."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self._arena = torch.empty(program.arena_bytes, dtype=torch.uint8)
-        self._built: _Built | None = None
+        self._arena = torch.empty(_arena_bytes(program), dtype=torch.uint8)
+        self._built: dict[Limits, _Built] = {}
 
     def run(self, step: Any) -> Tensor:
         """Raises IndexError as the kernels do: an index of the step is outside its table."""
-        if self._built is None or not self._built.fits(step):
-            self._built = _Built(self._program, self._arena, step)
-        return self._built.run(step)
+        program = self._program.at(step)
+        built = self._built.get(program.limits)
+        if built is None or not built.fits(step):
+            built = self._built[program.limits] = _Built(program, self._arena, step)
+        return built.run(step)
 
     def in_python(self, step: Any) -> list[str]:
         """What a step like this one would leave native code for: an op and a label each."""
-        built = _Built(self._program, self._arena, step)
+        built = _Built(self._program.at(step), self._arena, step)
         return [f"{part.op.name} {part.label}" for part in built.parts if not _is_native(part)]
 
 
@@ -64,6 +58,11 @@ class _Native:
 
     first: int
     last: int
+
+
+def _arena_bytes(program: Program | None) -> int:
+    """Of the largest: one program runs at a time."""
+    return 0 if program is None else max(program.arena_bytes, _arena_bytes(program.few))
 
 
 def _is_native(part: _Native | Instruction) -> bool:
@@ -95,7 +94,7 @@ class _Built:
     def run(self, step: StepRows) -> Tensor:
         num_tokens, num_sampled = step.num_tokens, step.num_sampled
         limits = self._program.limits
-        if num_tokens > limits.T or num_sampled > limits.S:
+        if not self._program.has_room(step):
             raise ValueError(
                 f"a step of {num_tokens} tokens and {num_sampled} sampled rows is larger than the "
                 f"{limits.T} and {limits.S} that the program was made for"
@@ -143,6 +142,7 @@ class _Built:
                     _cpu.Place.arena(at),
                     _cpu.Count(times if rows == "T" else 0, times if rows == "S" else 0),
                     *(operand.shape, operand.strides, buffer.dtype),
+                    arena_bytes=at,
                 )
             case Constant():
                 return _fixed(operand.tensor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -78,6 +78,16 @@ class Instruction:
     """Buffers that nothing reads afterwards."""
 
 
+class StepRows(Protocol):
+    """What any step tells: how many rows it has."""
+
+    @property
+    def num_tokens(self) -> int: ...
+
+    @property
+    def num_sampled(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """A straight run: no branch, and no choice that is not made."""
@@ -87,6 +97,18 @@ class Program:
     result: View
     limits: Limits
     arena_bytes: int
+    few: Program | None = None
+    """The same for fewer rows, with what is better for these; it may have one for fewer still."""
+
+    def at(self, step: StepRows) -> Program:
+        """The program for the fewest rows that has room for the step."""
+        few = self.few
+        if few is None or not few.has_room(step):
+            return self
+        return few.at(step)
+
+    def has_room(self, step: StepRows) -> bool:
+        return step.num_tokens <= self.limits.T and step.num_sampled <= self.limits.S
 
     def run(self, step: Any) -> Tensor:
         """Execute in Python, which is what every other way to execute must equal."""
