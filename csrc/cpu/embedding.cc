@@ -17,7 +17,7 @@ void QuantizedRow(const EmbeddingArgs& a, std::int64_t id, float* out) {
     const std::int64_t num_blocks = a.width / layout.num_elements;
     const std::int64_t row_bytes = num_blocks * block_bytes;
     const auto* table = static_cast<const std::uint8_t*>(a.table);
-    const bool is_tiled = id < a.num_rows / kTileRows * kTileRows;
+    const bool is_tiled = !IsDense(a.format) && id < a.num_rows / kTileRows * kTileRows;
     const std::uint8_t* tile = table + id / kTileRows * kTileRows * row_bytes;
     std::uint8_t ordered[kMaxBlockBytes];
     for (std::int64_t b = 0; b < num_blocks; ++b) {

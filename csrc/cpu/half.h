@@ -18,6 +18,14 @@ struct Int8 {
     std::int8_t value;
 };
 
+// E4M3 without infinities. Its bits are those of a half that is smaller by kFp8Unit, subnormals
+// too, and so it is read: the unit goes into what the number is scaled by. A NaN reads as 480:
+// loading refuses them.
+struct Fp8 {
+    std::uint8_t bits;
+};
+constexpr float kFp8Unit = 256.0F;
+
 // Elements of a row of `width` numbers in memory: int8 rows end with their scale.
 template <class T>
 constexpr std::int64_t kRowExtra = 0;
@@ -59,6 +67,11 @@ inline float ToFloat(Half value) {
     if (magnitude >= 0x0400U) return FloatOfBits(sign | ((magnitude << 13) + 0x38000000U));
     // Subnormal: an integer times 2^-24.
     return FloatOfBits(sign | BitsOfFloat(static_cast<float>(magnitude) * 0x1p-24F));
+}
+
+inline float ToFloat(Fp8 value) {
+    const std::uint32_t bits = value.bits;
+    return ToFloat(Half{static_cast<std::uint16_t>((bits & 0x80U) << 8 | (bits & 0x7FU) << 7)});
 }
 
 inline Bf16 ToBf16(float value) {

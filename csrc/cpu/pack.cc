@@ -222,6 +222,9 @@ void Pack(const PackArgs& args, Worker& worker) {
         case WeightFormat::kF32:
         case WeightFormat::kF16:
         case WeightFormat::kBf16:
+        case WeightFormat::kFp8E4m3x32:
+        case WeightFormat::kFp8E4m3x64:
+        case WeightFormat::kFp8E4m3x128:
             return;
         case WeightFormat::kQ4_0:
             return PackRows<WeightFormat::kQ4_0>(args, worker);

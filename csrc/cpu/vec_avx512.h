@@ -37,6 +37,11 @@ inline Vec LoadN(const Int8* p, int n) {
     const __m128i bytes = _mm_maskz_loadu_epi8(FirstLanes(n), p);
     return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
 }
+inline Vec Load(const Fp8* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    const __m256i twice_signed = _mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7);
+    return {_mm512_cvtph_ps(_mm256_and_si256(twice_signed, _mm256_set1_epi16(-0x4001)))};
+}
 // The first n lanes (n < 16), zero in the others.
 inline Vec LoadN(const float* p, int n) { return {_mm512_maskz_loadu_ps(FirstLanes(n), p)}; }
 inline Vec LoadN(const Half* p, int n) {

@@ -119,6 +119,12 @@ void DequantizeQ6K(const std::uint8_t* b, float* out) {
     }
 }
 
+void DequantizeFp8(const std::uint8_t* b, int count, float* out) {
+    float scale;
+    std::memcpy(&scale, b, sizeof(scale));
+    for (int i = 0; i < count; ++i) out[i] = ToFloat(Fp8{b[4 + i]}) * (scale * kFp8Unit);
+}
+
 }  // namespace
 
 void TakeRow(const BlockLayout& layout, const std::uint8_t* tile_block, int row,
@@ -173,6 +179,10 @@ void PutRow(const BlockLayout& layout, const std::uint8_t* block, int row,
 
 void DequantizeBlock(WeightFormat format, const std::uint8_t* block, float* out) {
     switch (format) {
+        case WeightFormat::kFp8E4m3x32:
+        case WeightFormat::kFp8E4m3x64:
+        case WeightFormat::kFp8E4m3x128:
+            return DequantizeFp8(block, LayoutOf(format).num_elements, out);
         case WeightFormat::kQ2K:
             return DequantizeQ2K(block, out);
         case WeightFormat::kQ3K:

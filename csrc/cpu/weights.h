@@ -5,11 +5,15 @@
 
 namespace tokenlight::cpu {
 
-// Names as in GGUF. Quantized weights are in layout tile16 (tokenlight/kernels/formats/tile16.py).
+// Names as in GGUF. Quantized weights are in layout tile16 (tokenlight/kernels/formats/tile16.py),
+// but FP8, whose blocks lie in rows: a float scale, then its numbers.
 enum class WeightFormat {
     kF32,
     kF16,
     kBf16,
+    kFp8E4m3x32,
+    kFp8E4m3x64,
+    kFp8E4m3x128,
     kQ4_0,
     kQ4_1,
     kQ5_0,
@@ -55,6 +59,12 @@ constexpr BlockLayout LayoutOf(WeightFormat format) {
         case WeightFormat::kF16:
         case WeightFormat::kBf16:
             return {1, 1, {{16, 1}}};
+        case WeightFormat::kFp8E4m3x32:
+            return {32, 2, {{32, 1}, {8, 32}}};
+        case WeightFormat::kFp8E4m3x64:
+            return {64, 2, {{32, 1}, {8, 64}}};
+        case WeightFormat::kFp8E4m3x128:
+            return {128, 2, {{32, 1}, {8, 128}}};
         case WeightFormat::kQ4_0:
         case WeightFormat::kIq4Nl:
             return {32, 2, {kHalf, kNibbles}};
@@ -82,7 +92,8 @@ constexpr BlockLayout LayoutOf(WeightFormat format) {
     return {1, 0, {}};
 }
 
-constexpr bool IsDense(WeightFormat format) { return format <= WeightFormat::kBf16; }
+// Floats in rows, which products take as they are; all others are in tiles.
+constexpr bool IsDense(WeightFormat format) { return format <= WeightFormat::kFp8E4m3x128; }
 
 // Bytes of a row of `k` weights.
 constexpr std::int64_t RowBytes(WeightFormat format, std::int64_t k) {

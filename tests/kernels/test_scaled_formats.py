@@ -67,10 +67,10 @@ def test_linear_multiplies_them_on_every_device(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("fp8", "'fp8' is ambiguous without its scales; say fp8_e4m3: and one of tensor, channel"),
+        ("fp8", "'fp8' is ambiguous without its scales; say fp8_e4m3: and one of tensor, 128x128"),
         ("fp8:", "ambiguous"),
         ("fp8:rows", "unknown scales 'rows'"),
-        ("int4", "'int4' is ambiguous without its scales; say int4: and one of group32"),
+        ("int4", "'int4' is ambiguous without its scales; say int4: and one of channel, group32"),
         ("int4:128x128", "unknown scales '128x128'"),
         ("int4:group100", "unknown scales 'group100'"),
         ("nf4:group64", "no weights of type 'nf4:group64'"),

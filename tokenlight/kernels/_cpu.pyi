@@ -40,29 +40,35 @@ class WeightFormat(enum.Enum):
 
     bf16 = 2
 
-    q4_0 = 3
+    fp8_e4m3_32 = 3
 
-    q4_1 = 4
+    fp8_e4m3_64 = 4
 
-    q5_0 = 5
+    fp8_e4m3_128 = 5
 
-    q5_1 = 6
+    q4_0 = 6
 
-    q8_0 = 7
+    q4_1 = 7
 
-    iq4_nl = 8
+    q5_0 = 8
 
-    mxfp4 = 9
+    q5_1 = 9
 
-    q2_k = 10
+    q8_0 = 10
 
-    q3_k = 11
+    iq4_nl = 11
 
-    q4_k = 12
+    mxfp4 = 12
 
-    q5_k = 13
+    q2_k = 13
 
-    q6_k = 14
+    q3_k = 14
+
+    q4_k = 15
+
+    q5_k = 16
+
+    q6_k = 17
 
 def linear(y: int, x: int, weight: int, bias: int, num_rows: int, n: int, k: int, x_stride: int, format: WeightFormat, is_gated: bool = False) -> None: ...
 

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from tokenlight.kernels import _cpu
-from tokenlight.kernels.formats import FORMATS, Format
+from tokenlight.kernels.formats import DENSE, Format
+from tokenlight.kernels.formats.scaled import FP8
 from tokenlight.kernels.formats.tile16 import TILE16
 
 F32 = frozenset({torch.float32})
@@ -22,8 +23,7 @@ FLOAT_TYPES = {
 KV_TYPES = {**FLOAT_TYPES, torch.int8: _cpu.FloatType.i8}
 
 WEIGHT_FORMATS: dict[Format, _cpu.WeightFormat] = {
-    f: _cpu.WeightFormat[f.name]
-    for f in (*(f for f in FORMATS.values() if f.is_dense), *TILE16.values())
+    f: _cpu.WeightFormat[f.name] for f in (*DENSE, *FP8, *TILE16.values())
 }
 
 

@@ -59,13 +59,13 @@ def parse_scaled(text: str) -> ScaledFormat:
     if numbers not in ("fp8_e4m3", "int4"):
         raise ValueError(f"no weights of type {text!r}; there are fp8_e4m3 and int4, with scales")
     known = {"tensor": PER_TENSOR, "channel": PER_CHANNEL, "128x128": BLOCK_128}
-    if scales in known and numbers == "fp8_e4m3":
+    if scales in known and (numbers == "fp8_e4m3" or scales == "channel"):
         return ScaledFormat(numbers, known[scales])
     if scales.startswith("group") and scales[5:].isdigit() and int(scales[5:]) % 32 == 0:
         return ScaledFormat(numbers, Scales(1, int(scales[5:])))
-    choice = "group32, group64, group128"
+    choice = "channel, group32, group64, group128"
     if numbers == "fp8_e4m3":
-        choice = f"tensor, channel, 128x128, {choice}"
+        choice = f"tensor, 128x128, {choice}"
     asked = f"has unknown scales {scales!r}" if scales else "is ambiguous without its scales"
     raise ValueError(f"{text!r} {asked}; say {numbers}: and one of {choice}")
 
@@ -74,6 +74,7 @@ SCALED: dict[str, Format] = {
     **{f"fp8_e4m3_{g}": Format(f"fp8_e4m3_{g}", g, 4 + g) for g in GROUPS},
     **{f"int4_{g}": Format(f"int4_{g}", g, 8 + g // 2) for g in GROUPS},
 }
+FP8 = tuple(f for name, f in SCALED.items() if name.startswith("fp8_e4m3"))
 
 
 def block_scaled(
@@ -103,10 +104,7 @@ def block_scaled(
             f"a {scaled} weight of {[n, k]} is of {wanted} and has scales of {list(shape)}, "
             f"got {weight.dtype} and {list(scales.shape)}"
         )
-    reach = scaled.scales.columns
-    group = next((g for g in GROUPS if k % g == 0 and reach % g == 0), None)
-    if group is None:
-        raise ValueError(f"a row of {k} weights is no whole number of blocks of 32")
+    group = group_of(scaled.scales, k)
     spread = _per_block(scales, scaled.scales, n, k, group)
     weights = weight.view(torch.uint8).view(n, k // group, group)
     if scaled.numbers == "fp8_e4m3":
@@ -118,6 +116,18 @@ def block_scaled(
         parts = [spread.view(torch.uint8), added.view(torch.uint8), low | (high << 4)]
     name = f"{scaled.numbers}_{group}"
     return torch.cat(parts, dim=-1).flatten(1), SCALED[name]
+
+
+def group_of(scales: Scales, k: int) -> int:
+    """Weights per block in memory, of rows of `k`.
+
+    Raises:
+        ValueError: no block divides them.
+    """
+    found = next((g for g in GROUPS if k % g == 0 and scales.columns % g == 0), None)
+    if found is None:
+        raise ValueError(f"a row of {k} weights is no whole number of blocks of 32")
+    return found
 
 
 def _per_block(values: Tensor, scales: Scales, n: int, k: int, group: int) -> Tensor:

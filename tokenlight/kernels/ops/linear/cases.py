@@ -6,10 +6,11 @@ from torch import Tensor
 
 from tokenlight.kernels.case import Case, Part, generator, row_slices, rows_part
 from tokenlight.kernels.formats import FORMATS, Format
+from tokenlight.kernels.formats.scaled import FP8, block_scaled, parse_scaled
 from tokenlight.kernels.formats.tile16 import TILE16, pack_tile16
 
 _DENSE = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
-WEIGHTS: dict[str, Format] = {str(f): f for f in (*FORMATS.values(), *TILE16.values())}
+WEIGHTS: dict[str, Format] = {str(f): f for f in (*FORMATS.values(), *FP8, *TILE16.values())}
 
 
 def make_weight(name: str, n: int, k: int, device: str) -> tuple[Tensor, Format]:
@@ -19,6 +20,8 @@ def make_weight(name: str, n: int, k: int, device: str) -> tuple[Tensor, Format]
     if weight_format.is_dense:
         dense = torch.randn(n, k, generator=g) / k**0.5
         return dense.to(_DENSE[weight_format.name]).to(device), weight_format
+    if weight_format in FP8:
+        return _make_fp8(weight_format, n, k, device), weight_format
     rows_format = FORMATS[weight_format.name]
     num_blocks = k // rows_format.block_elements
     blocks = torch.randint(0, 256, (n, num_blocks, rows_format.block_bytes), generator=g).byte()
@@ -36,6 +39,18 @@ def make_weight(name: str, n: int, k: int, device: str) -> tuple[Tensor, Format]
     if weight_format.layout == "tile16":
         return pack_tile16([rows], rows_format), weight_format
     return rows, weight_format
+
+
+def _make_fp8(weight_format: Format, n: int, k: int, device: str) -> Tensor:
+    """All numbers that there are, subnormals and zeros of both signs too, but NaN."""
+    g = generator(n * k)
+    numbers = torch.randint(0, 127, (n, k), generator=g) + 128 * torch.randint(
+        0, 2, (n, k), generator=g
+    )
+    group = weight_format.block_elements
+    scales = (0.5 + torch.rand(n, k // group, generator=g)) / (128 * k**0.5)
+    weight = numbers.byte().view(torch.float8_e4m3fn)
+    return block_scaled(weight, scales, parse_scaled(f"fp8_e4m3:group{group}"))[0].to(device)
 
 
 class _Scales(NamedTuple):
@@ -111,9 +126,14 @@ def parts(case: Case) -> list[Part]:
 
 def _shape_cases(name: str, t: int, n: int, k: int, device: str) -> list[Case]:
     made = [_case(name, t, n, k, device, whole=False, biased=True)]
-    if not WEIGHTS[name].is_dense:
+    if _rounds(WEIGHTS[name]):
         made.append(_case(name, t, n, k, device, whole=True, biased=False))
     return made
+
+
+def _rounds(weight_format: Format) -> bool:
+    """Whether activations are rounded for it."""
+    return not weight_format.is_dense and weight_format not in FP8
 
 
 def _case(name: str, t: int, n: int, k: int, device: str, *, whole: bool, biased: bool) -> Case:
@@ -121,7 +141,7 @@ def _case(name: str, t: int, n: int, k: int, device: str, *, whole: bool, biased
     g = generator(t)
     weight, weight_format = make_weight(name, n, k, device)
     x_TK = torch.randn(t, k, generator=g)
-    rounds = not weight_format.is_dense and not whole
+    rounds = _rounds(weight_format) and not whole
     if whole:
         x_TK = torch.randint(-127, 128, (t, k), generator=g).float()
         x_TK[:, ::32] = 127

@@ -5,6 +5,7 @@ from torch import Tensor
 from tokenlight.kernels import _cpu
 from tokenlight.kernels.contract import TUNED
 from tokenlight.kernels.formats import Format
+from tokenlight.kernels.formats.tile16 import TILE16
 from tokenlight.kernels.native import F32, WEIGHT_FORMATS
 from tokenlight.kernels.native_call import NativeCall
 from tokenlight.kernels.ops.linear.cpu import cpu as linear
@@ -12,7 +13,7 @@ from tokenlight.kernels.ops.linear_silu_mul.contract import linear_silu_mul
 from tokenlight.kernels.ops.silu_mul.cpu import cpu as silu_mul
 
 # A column of gates and the one of their ups are multiplied where both are in registers.
-_QUANTIZED = [f for f in WEIGHT_FORMATS if not f.is_dense]
+_QUANTIZED = frozenset(TILE16.values())
 _TILE_ROWS = 16
 
 
