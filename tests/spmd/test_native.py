@@ -98,9 +98,12 @@ def test_what_has_no_entry_runs_from_python(model, path) -> None:
         for i in model.body.instructions
     )
     mixed = NativeProgram(replace(model.body, instructions=instructions))
-    steps = [step_of(make_pool(path), 6, 3) for _ in range(2)]
-    assert torch.equal(mixed.run(steps[0]), model.hidden(steps[1]))
-    assert mixed.in_python(steps[0])
+    pools = make_pool(path), make_pool(path)
+    # As many rows again, of other tokens; then more, then fewer.
+    for seed, lengths in enumerate([(6, 3), (6, 3), (20, 1), (1, 1)]):
+        ours, theirs = (step_of(pool, *lengths, seed=seed) for pool in pools)
+        assert torch.equal(mixed.run(ours), model.hidden(theirs))
+    assert mixed.in_python(ours)
 
 
 def test_an_index_outside_its_table_is_refused(model, path) -> None:

@@ -49,7 +49,8 @@ class NativeProgram:
     def in_python(self, step: Any) -> list[str]:
         """What a step like this one would leave native code for: an op and a label each."""
         built = _Built(self._program.at(step), self._arena, step)
-        return [f"{part.op.name} {part.label}" for part in built.parts if not _is_native(part)]
+        left = [part for part in built.parts if isinstance(part, Instruction)]
+        return [f"{instruction.op.name} {instruction.label}" for instruction in left]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +61,29 @@ class _Native:
     last: int
 
 
+@dataclass(frozen=True, slots=True)
+class _PythonCall:
+    """An instruction that Python calls, for a number of rows: its tensors but those of a step."""
+
+    instruction: Instruction
+    args: list[Tensor | None]
+    fields: list[tuple[int, str]]
+    """Which of the arguments a step brings, and what it calls them."""
+    results: list[Tensor]
+
+    def run(self, step: Any) -> None:
+        """Results are copied to where they belong."""
+        for index, name in self.fields:
+            self.args[index] = getattr(step, name)
+        made = self.instruction.implementation.run(*self.args, **self.instruction.options)
+        many = made if isinstance(made, tuple) else (made,)
+        for mine, result in zip(self.results, many, strict=False):
+            mine.copy_(result)
+
+
 def _arena_bytes(program: Program | None) -> int:
     """Of the largest: one program runs at a time."""
     return 0 if program is None else max(program.arena_bytes, _arena_bytes(program.few))
-
-
-def _is_native(part: _Native | Instruction) -> bool:
-    return isinstance(part, _Native)
 
 
 class _Built:
@@ -81,7 +98,10 @@ class _Built:
         )
         self._layouts = [_layout(getattr(step, name)) for name in self._fields]
         self._code = _cpu.StepProgram(arena.data_ptr(), len(self._fields))
-        self.parts: list[Any] = []
+        self.parts: list[_Native | Instruction] = []
+        self._calls: dict[int, _PythonCall] = {}
+        """By their part, for as many rows as the last step had."""
+        self._num_rows = (-1, -1)
         for instruction in program.instructions:
             self._append(instruction, step)
 
@@ -103,11 +123,18 @@ class _Built:
             field: Tensor = getattr(step, name)
             columns = field.shape[1] if field.dim() > 1 else 1
             self._code.set_field(index, field.data_ptr(), field.shape[0], columns, field.stride(0))
-        for part in self.parts:
+        if self._num_rows != (num_tokens, num_sampled):
+            self._num_rows = (num_tokens, num_sampled)
+            self._calls = {
+                place: self._python_call(part, step)
+                for place, part in enumerate(self.parts)
+                if isinstance(part, Instruction)
+            }
+        for place, part in enumerate(self.parts):
             if isinstance(part, _Native):
                 self._code.run(part.first, part.last, num_tokens, num_sampled)
             else:
-                self._call(part, step)
+                self._calls[place].run(step)
         return self._view(self._program.result, step).clone()  # the arena is the next run's
 
     def _append(self, instruction: Instruction, step: Any) -> None:
@@ -121,8 +148,9 @@ class _Built:
                 instruction.options,
             )
             if entry(call):
-                if self.parts and isinstance(self.parts[-1], _Native):
-                    before = self.parts.pop().first
+                if self.parts and isinstance(last := self.parts[-1], _Native):
+                    self.parts.pop()
+                    before = last.first
                 self.parts.append(_Native(before, len(self._code)))
                 return
         self.parts.append(instruction)
@@ -154,13 +182,14 @@ class _Built:
                 return _tensor(place, tensor)
         return None
 
-    def _call(self, instruction: Instruction, step: StepRows) -> None:
-        """An instruction without an entry: its results are copied to where they belong."""
-        args = [self._tensor_of(operand, step) for operand in instruction.operands]
-        made = instruction.implementation.run(*args, **instruction.options)
-        results = made if isinstance(made, tuple) else (made,)
-        for buffer, result in zip(instruction.outputs, results, strict=False):
-            self._view(self._whole(buffer), step).copy_(result)
+    def _python_call(self, instruction: Instruction, step: StepRows) -> _PythonCall:
+        operands = instruction.operands
+        return _PythonCall(
+            instruction,
+            [self._tensor_of(operand, step) for operand in operands],
+            [(i, o.name) for i, o in enumerate(operands) if isinstance(o, StepField)],
+            [self._view(self._whole(buffer), step) for buffer in instruction.outputs],
+        )
 
     def _tensor_of(self, operand: Operand, step: Any) -> Tensor | None:
         match operand:
