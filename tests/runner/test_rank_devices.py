@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each rank of a host has a device of its own, or is told why not."""
+
+import pytest
+import torch
+
+from tokenlight.base.errors import ConfigError
+from tokenlight.runner.ranks.devices import backend_of, take_device
+
+
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """What torch was told, where there is no GPU."""
+    told: list[int] = []
+    monkeypatch.setattr(torch.cuda, "set_device", told.append)
+    return told
+
+
+def test_the_ranks_of_a_host_take_its_gpus_in_order(chosen: list[int]):
+    taken = [take_device("cuda", rank, num_gpus=2) for rank in (0, 1)]
+    assert taken == [torch.device("cuda", 0), torch.device("cuda", 1)]
+    assert chosen == [0, 1]
+
+
+def test_a_rank_without_a_gpu_is_told_what_to_do(chosen: list[int]):
+    with pytest.raises(ConfigError, match=r"rank 2 of this host has no GPU: torch sees 2;.*more"):
+        take_device("cuda", 2, num_gpus=2)
+    assert chosen == []
+
+
+def test_ranks_on_cpus_take_nothing(chosen: list[int]):
+    assert take_device("cpu", 5, num_gpus=0) == torch.device("cpu")
+    assert chosen == []
+
+
+def test_what_ranks_are_told_never_waits_for_a_gpu():
+    assert backend_of("cpu") == "gloo"
+    assert backend_of("cuda").split(",")[0] == "cpu:gloo"
