@@ -7,7 +7,9 @@ table; padding to the alignment; the tensors, whose offsets count from there.
 
 import mmap
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import repeat
 from math import prod
 from pathlib import Path
 
@@ -147,13 +149,11 @@ class _Reader:
         return Array(code, count, self._take(count * struct.calcsize(f"<{code}"), repr(key)))
 
     def _skip_strings(self, count: int, key: str) -> None:
-        view, position, last = self._view, self._position, self._limit - 8
+        view, position = self._view, self._position
         length_at = struct.Struct("<Q").unpack_from
-        for _ in range(count):
-            if position > last:
-                break
-            position += 8 + length_at(view, position)[0]
-        else:
+        with suppress(struct.error, OverflowError):  # a length that is not in the file
+            for _ in repeat(None, count):
+                position += 8 + length_at(view, position)[0]
             if position <= self._limit:
                 self._position = position
                 return
@@ -166,14 +166,10 @@ class _Reader:
             raise self._corrupt(
                 f"tensor {name!r} has {num_dimensions} dimensions; 1 to {MAX_DIMENSIONS} can be"
             )
-        # The file's order is fastest first.
-        shape = tuple(
-            reversed(
-                [int(self._number("Q", f"the shape of {name!r}")) for _ in range(num_dimensions)]
-            )
-        )
-        type_id = int(self._number("I", f"the type of {name!r}"))
-        offset = int(self._number("Q", f"the offset of {name!r}"))
+        row = struct.Struct(f"<{num_dimensions}QIQ")
+        what = f"the shape, type and offset of {name!r}"
+        *fastest_first, type_id, offset = row.unpack(self._take(row.size, what))
+        shape = tuple(reversed(fastest_first))
         type_name = TYPE_NAMES.get(type_id)
         if type_name is None:
             raise self._corrupt(f"tensor {name!r} has the type {type_id}, which does not exist")
