@@ -25,6 +25,7 @@ MACHINE = Machine(num_cores=2, memory_bytes=8 << 30)
 SHAPE = ModelShape(
     layers=[CacheSpec.keys_values(3, 64)] * 30, max_model_tokens=8192, is_float32=False
 )
+GPU = dataclasses.replace(MACHINE, num_gpus=1, gpu_arch=90)
 TOKEN_BYTES = 30 * 2 * 3 * 64 * 2  # float16
 
 
@@ -61,9 +62,25 @@ def test_int8_keys_and_values_take_a_byte_each_and_a_scale_per_row():
     resolved = resolve(asked, SHAPE, MACHINE)
     assert resolved.kv_dtype == torch.int8
     assert resolved.block_bytes == 16 * 30 * 2 * 3 * (64 + 4)
+
+
+def test_fp8_keys_and_values_take_half_of_what_bfloat16_takes():
+    """So the same memory holds twice the blocks, and a prefix cache twice the tokens."""
+    plain = resolve(EngineConfig(), SHAPE, GPU, spare_bytes=1 << 30)
+    asked = EngineConfig(cache=CacheConfig(kv_dtype="fp8"))
+    resolved = resolve(asked, SHAPE, GPU, spare_bytes=1 << 30)
+    assert (resolved.dtype, resolved.kv_dtype) == (torch.bfloat16, torch.float8_e4m3fn)
+    assert 2 * resolved.block_bytes == plain.block_bytes
+    assert (resolved.num_blocks + 1) // 2 == plain.num_blocks + 1
+
+
+@pytest.mark.parametrize("kv_dtype", ["int8", "fp8"])
+def test_a_latent_vector_is_kept_in_no_short_type(kv_dtype):
     latent = dataclasses.replace(SHAPE, layers=[CacheSpec(((1, 576),))])
-    with pytest.raises(ConfigError, match="plain attention on a CPU"):
-        resolve(asked, latent, MACHINE)
+    asked = EngineConfig(cache=CacheConfig(kv_dtype=kv_dtype))
+    for machine in (MACHINE, GPU):
+        with pytest.raises(ConfigError, match="keeps a latent vector"):
+            resolve(asked, latent, machine, spare_bytes=1 << 30)
 
 
 def test_one_overlap_for_the_scheduler_and_the_loop():
@@ -85,6 +102,7 @@ def test_a_float32_checkpoint_keeps_float32_keys_and_values():
     [
         (EngineConfig(model=ModelConfig(dtype="bfloat16")), "bfloat16 is not available on a CPU"),
         (EngineConfig(cache=CacheConfig(kv_cache_bytes=100)), f"takes {16 * TOKEN_BYTES} bytes"),
+        (EngineConfig(cache=CacheConfig(kv_dtype="fp8")), "for a GPU; on a CPU, int8"),
         (EngineConfig(cache=CacheConfig(kv_cache_bytes=9 << 30)), f"more than the {8 << 30} bytes"),
     ],
 )
@@ -109,7 +127,6 @@ def test_shape_is_read_from_the_checkpoint(tmp_path, stored):
     assert shape.is_float32 == (stored == "f32")
 
 
-GPU = dataclasses.replace(MACHINE, num_gpus=1)
 GPU_TOKEN_BYTES = TOKEN_BYTES  # bfloat16
 
 
@@ -153,7 +170,13 @@ def test_captured_rows_end_with_the_most(most, rows):
     ("config", "machine", "spare_bytes", "said"),
     [
         (EngineConfig(device="cuda"), MACHINE, None, "torch sees no CUDA device"),
-        (EngineConfig(cache=CacheConfig(kv_dtype="fp8")), GPU, 1 << 30, "read no fp8"),
+        (EngineConfig(cache=CacheConfig(kv_dtype="int8")), GPU, 1 << 30, "on a GPU, fp8"),
+        (
+            EngineConfig(cache=CacheConfig(kv_dtype="fp8")),
+            dataclasses.replace(GPU, gpu_arch=80),
+            1 << 30,
+            "capability 8.9 or more, which converts it; this one has 8.0",
+        ),
         (EngineConfig(cache=CacheConfig(kv_cache_bytes=2 << 30)), GPU, 1 << 30, "steps leave"),
         (EngineConfig(), GPU, 16 * GPU_TOKEN_BYTES, "holds no block"),
     ],

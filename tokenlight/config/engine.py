@@ -56,7 +56,7 @@ class CacheConfig:
     )
     """Type of stored keys and values. auto: float16 on a CPU, or float32 for a float32 checkpoint;
     on a GPU the activations' own. int8 is for CPUs: half of the memory, a scale per token and head.
-    fp8 is not available yet.
+    fp8 is for GPUs of compute capability 8.9 and more: half of the memory, e4m3 without a scale.
     """
 
     prefix_reuse: Literal["off", "exact"] = field(

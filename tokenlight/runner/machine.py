@@ -24,6 +24,9 @@ class Machine:
     num_gpus: int = 0
     """CUDA devices that torch sees."""
 
+    gpu_arch: int = 0
+    """Compute capability of the first, 90 for 9.0; 0 without one."""
+
 
 def read_machine(cpus: Path = _CPUS, cgroup: Path = _CGROUP) -> Machine:
     """Read the facts; the paths are arguments for tests."""
@@ -33,7 +36,15 @@ def read_machine(cpus: Path = _CPUS, cgroup: Path = _CGROUP) -> Machine:
             os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _limit_bytes(cgroup)
         ),
         num_gpus=torch.cuda.device_count(),
+        gpu_arch=_gpu_arch(),
     )
+
+
+def _gpu_arch() -> int:
+    if not torch.cuda.is_available():
+        return 0
+    major, minor = torch.cuda.get_device_capability(0)
+    return 10 * major + minor
 
 
 def _physical_cores(cpus: Path) -> int:

@@ -21,6 +21,7 @@ _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch
 _STEP_TOKENS = {"cpu": 512, "cuda": 2048}
 # On a CPU the next plan would compete with the step for the same cores.
 _OVERLAP = {"cpu": 0, "cuda": 1}
+_FP8_ARCH = 89
 _DEFAULT_CONTEXTS = 4
 _DEFAULT_MEMORY_SHARE = 0.25
 
@@ -91,7 +92,7 @@ def resolve_limits(config: EngineConfig, shape: ModelShape, machine: Machine) ->
     """
     device = _device(config.device, machine)
     dtype = _dtype(config.model.dtype, device)
-    kv_dtype = _kv_dtype(config.cache.kv_dtype, shape, device, dtype)
+    kv_dtype = _kv_dtype(config.cache.kv_dtype, shape, device, dtype, machine)
     num_requests = config.scheduler.max_num_requests
     return Limits(
         device=device,
@@ -192,24 +193,37 @@ def _dtype(asked: str, device: str) -> torch.dtype:
     return torch.float32
 
 
-def _kv_dtype(asked: str, shape: ModelShape, device: str, dtype: torch.dtype) -> torch.dtype:
-    if asked == "fp8":
-        raise ConfigError(
-            "--kv-cache-dtype fp8: the kernels of this version read no fp8 keys and values; "
-            "use auto, float16 or bfloat16"
-        )
-    if asked == "int8":
-        if device != "cpu" or any(len(spec.tensors) != 2 for spec in shape.layers):
-            raise ConfigError(
-                "--kv-cache-dtype int8 is for the keys and values of plain attention on a CPU; "
-                "use auto here"
-            )
-        return torch.int8
+def _kv_dtype(
+    asked: str, shape: ModelShape, device: str, dtype: torch.dtype, machine: Machine
+) -> torch.dtype:
+    if asked in ("int8", "fp8"):
+        return _short_kv_dtype(asked, shape, device, machine)
     if asked != "auto":
         return _DTYPES[asked]
     if device == "cuda":
         return dtype
     return torch.float32 if shape.is_float32 else torch.float16
+
+
+def _short_kv_dtype(asked: str, shape: ModelShape, device: str, machine: Machine) -> torch.dtype:
+    """A byte per number: each for the devices whose kernels read it."""
+    if any(len(spec.tensors) != 2 for spec in shape.layers):
+        raise ConfigError(
+            f"--kv-cache-dtype {asked} is for the keys and values of plain attention, and this "
+            f"model keeps a latent vector; use auto here"
+        )
+    if asked == "int8":
+        if device != "cpu":
+            raise ConfigError("--kv-cache-dtype int8 is for a CPU; on a GPU, fp8 takes as little")
+        return torch.int8
+    if device != "cuda":
+        raise ConfigError("--kv-cache-dtype fp8 is for a GPU; on a CPU, int8 takes as little")
+    if machine.gpu_arch < _FP8_ARCH:
+        raise ConfigError(
+            f"--kv-cache-dtype fp8 needs a GPU of compute capability {_FP8_ARCH / 10} or more, "
+            f"which converts it; this one has {machine.gpu_arch / 10}: use auto here"
+        )
+    return torch.float8_e4m3fn
 
 
 def _blocks_in_memory(
