@@ -7,6 +7,7 @@ from importlib import import_module
 from tests.models.test_every_model import NUM_TOKENS, TOLERANCE, VARIANTS
 from tokenlight.checkpoint import STORED_FORMATS
 from tokenlight.checkpoint.gguf.config import ARCHITECTURES
+from tokenlight.checkpoint.huggingface.quantization import METHODS
 from tokenlight.checkpoint.huggingface.safetensors import FORMATS as SAFETENSORS_TYPES
 from tokenlight.checkpoint.rope_config import ROPE_TYPES
 from tokenlight.models import ALIASES, model_types
@@ -24,8 +25,16 @@ A model is given as
 - a Hub id: `owner/name` for such a folder, `owner/name:Q4_K_M` for that GGUF file of a repository.
   The Hub's own client fetches it: its cache, `HF_TOKEN`, `HF_ENDPOINT` and `HF_HUB_OFFLINE` apply.
 
-Python pickles (`pytorch_model.bin`) are refused, because loading one runs code; so are
-safetensors that are quantized (GPTQ, AWQ, FP8), but for gpt-oss's experts in MXFP4.
+Python pickles (`pytorch_model.bin`) are refused, because loading one runs code.
+"""
+
+QUANTIZED_NOTES = """\
+Folders whose config.json has a `quantization_config` keep scales beside the numbers. FP8 stays
+FP8. Numbers of 4 bits become Q4_0 where 8 is subtracted from all of them, else Q5_0, number for
+number. Where scales are no float16, or `desc_act` scattered a group's columns, the weights become
+dense, of the type of the scales, as the methods' own code makes them. Scales of activations and of
+cached keys and values are left aside: both are kept wider than FP8 here. Other methods, and other
+kinds of these, are refused by name.
 """
 
 ROPE_NOTES = """\
@@ -71,7 +80,9 @@ def _formats() -> str:
         in_safetensors = "yes" if stored in SAFETENSORS_TYPES.values() else ""
         lines.append(f"| {name.upper()} | {bits:g} | yes | {in_safetensors} |")
     lines.append("\nWeights stay as they are stored; the parts of one layer may differ.\n")
-    return "\n".join(lines)
+    lines.append("| `quant_method` | what of it is read |\n|---|---|")
+    lines += [f"| `{method}` | {what} |" for method, what in METHODS.items()]
+    return "\n".join([*lines, "", QUANTIZED_NOTES])
 
 
 def _rope() -> str:

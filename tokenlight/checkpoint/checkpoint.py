@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What any checkpoint is opened into: names, shapes and places of tensors, not their numbers."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +21,32 @@ class TensorEntry:
     path: Path
     offset_bytes: int
     num_bytes: int
+    scaled: ScaledParts | None = None
+    """Of a matrix whose scales lie apart, whose `format` says how far each reaches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledParts:
+    """The tensors of one matrix, each as the file has it; `weights/scaled.py` joins them."""
+
+    packing: Literal["rows", "words", "awq", "gptq", "pairs"]
+    """Of numbers: one a byte, or eight in an int32 along a row, or as a method's own code packs
+    them, or two in a byte."""
+    numbers: TensorEntry
+    scales: TensorEntry
+    zeros: TensorEntry | None = None
+    """What is subtracted from int4 numbers first; None for 8."""
+    group_of: TensorEntry | None = None
+    """The group of each column, where a file lists them."""
+    zero_shift: int = 0
+    """Added to stored zeros."""
+    is_symmetric: bool = True
+    """Whether all zeros should be 8."""
+
+    @property
+    def entries(self) -> tuple[TensorEntry, ...]:
+        listed = (self.numbers, self.scales, self.zeros, self.group_of)
+        return tuple(entry for entry in listed if entry is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,12 +14,12 @@ from tokenlight.kernels import Format
 from tokenlight.weights.entries import HEAD, TABLE, plain_entries
 from tokenlight.weights.filling import Filling
 from tokenlight.weights.gguf_names import ROTATED, ROTATES_NEIGHBOURS
-from tokenlight.weights.mapped import MappedFiles
+from tokenlight.weights.mapped import MappedFiles, format_of
 from tokenlight.weights.piece import Piece
 from tokenlight.weights.places import WeightMap, place_of, stored_name
 from tokenlight.weights.slot import HasSlots, Slot, Target
 from tokenlight.weights.stacked import stack
-from tokenlight.weights.stored import STORED, StoredTensor
+from tokenlight.weights.stored import StoredTensor
 from tokenlight.weights.upload import read_ahead
 
 # By our name of a slot: the pieces of its parts; their shapes.
@@ -88,7 +88,7 @@ def stored_formats(
     """How the checkpoint stores each part of each slot of a whole model; raises as loading does."""
     shapes = {name: slot.part_shapes for name, slot in slots_of(model).items()}
     sources = _assign(checkpoint, weight_map, shapes)
-    return {place: STORED[source.entries[0].format] for place, source in sources.items()}
+    return {place: format_of(source.entries[0]) for place, source in sources.items()}
 
 
 def slots_of(model: nn.Module) -> dict[str, Slot]:

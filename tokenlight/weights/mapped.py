@@ -6,10 +6,18 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from tokenlight.base.errors import CheckpointCorrupt, CheckpointNotFound
 from tokenlight.checkpoint import TensorEntry
+from tokenlight.kernels import Format
+from tokenlight.weights.scaled import read_scaled, scaled_format
 from tokenlight.weights.stored import STORED, StoredTensor
+
+
+def format_of(entry: TensorEntry) -> Format:
+    """What a tensor is read as."""
+    return STORED[entry.format] if entry.scaled is None else scaled_format(entry)
 
 
 class MappedFiles:
@@ -22,24 +30,33 @@ class MappedFiles:
     def read(self, entry: TensorEntry) -> StoredTensor:
         """The tensor's bytes where they lie in the map, which lives while they are held.
 
+        A matrix whose scales lie apart is put together, in memory of its own.
+
         Raises:
             CheckpointNotFound: the file cannot be opened any more.
             CheckpointCorrupt: it is not the file whose header was read.
         """
-        view = self._view(entry)
-        flat = torch.frombuffer(
-            view,
-            dtype=torch.uint8,
-            count=entry.num_bytes,
-            offset=entry.offset_bytes,
-        )
-        num_rows = entry.shape[0] if len(entry.shape) > 1 else 1
+        if entry.scaled is not None:
+            rows, stored_format = read_scaled(entry, entry.scaled, self._bytes)
+        else:
+            num_rows = entry.shape[0] if len(entry.shape) > 1 else 1
+            rows, stored_format = self._bytes(entry).view(num_rows, -1), format_of(entry)
         return StoredTensor(
             name=entry.name,
             shape=entry.shape,
-            format=STORED[entry.format],
+            format=stored_format,
             layout=self._layout,
-            rows=flat.view(num_rows, -1),
+            rows=rows,
+        )
+
+    def _bytes(self, entry: TensorEntry) -> Tensor:
+        if not entry.num_bytes:
+            return torch.empty(0, dtype=torch.uint8)
+        return torch.frombuffer(
+            self._view(entry),
+            dtype=torch.uint8,
+            count=entry.num_bytes,
+            offset=entry.offset_bytes,
         )
 
     def _view(self, entry: TensorEntry) -> mmap.mmap:
@@ -60,6 +77,10 @@ class MappedFiles:
 
     def release(self, entry: TensorEntry) -> None:
         """Drop the tensor's pages from this process; a later read brings them back."""
+        if entry.scaled is not None:
+            for part in entry.scaled.entries:
+                self.release(part)
+            return
         start = -(-entry.offset_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
         end = (entry.offset_bytes + entry.num_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
         if end > start:

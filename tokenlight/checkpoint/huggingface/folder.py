@@ -8,6 +8,7 @@ from typing import Any
 
 from tokenlight.base.errors import CheckpointCorrupt, CheckpointNotFound, UnsupportedCheckpoint
 from tokenlight.checkpoint.checkpoint import Checkpoint, TensorEntry, TokenizerSource
+from tokenlight.checkpoint.huggingface.quantization import join_scaled, read_quantization
 from tokenlight.checkpoint.huggingface.safetensors import read_safetensors
 from tokenlight.checkpoint.model_config import complete_config
 
@@ -36,11 +37,14 @@ def open_folder(path: Path, *, has_weights: bool = True) -> Checkpoint:
         UnsupportedCheckpoint: it is sound, but not of a kind that we have.
     """
     raw = _read_json(path / "config.json")
-    _check_quantization(raw, path)
+    quantization = read_quantization(raw, path)
     config = complete_config(_text_config(raw), path / "config.json")
     generation = _find_json(path / "generation_config.json")
     tokenizer_config = _find_json(path / "tokenizer_config.json")
-    tensors = _tensors(path) if has_weights else {}
+    tensors = _tensors(path, with_parts=quantization is not None) if has_weights else {}
+    num_bytes = sum(each.stat().st_size for each in {e.path for e in tensors.values()})
+    if quantization is not None:
+        tensors = join_scaled(tensors, quantization, path)
     return Checkpoint(
         path=path,
         name=_name(path),
@@ -52,21 +56,7 @@ def open_folder(path: Path, *, has_weights: bool = True) -> Checkpoint:
         chat_template=_chat_template(path, tokenizer_config),
         bos_token_id=config["bos_token_id"],
         eos_token_ids=_eos_token_ids(config, generation),
-        num_bytes=sum(each.stat().st_size for each in {e.path for e in tensors.values()}),
-    )
-
-
-def _check_quantization(raw: Mapping[str, Any], path: Path) -> None:
-    quantization = raw.get("quantization_config")
-    if quantization is None:
-        return
-    method = quantization.get("quant_method") if isinstance(quantization, dict) else None
-    # gpt-oss's experts are published so, and nothing else of it is quantized.
-    if method == "mxfp4" and raw.get("model_type") == "gpt_oss":
-        return
-    raise UnsupportedCheckpoint(
-        f"{path}: the weights are quantized as {method!r}, which is not supported; "
-        f"use the original checkpoint or a GGUF file of it"
+        num_bytes=num_bytes,
     )
 
 
@@ -88,11 +78,11 @@ def _name(path: Path) -> str:
     return resolved.name
 
 
-def _tensors(path: Path) -> dict[str, TensorEntry]:
+def _tensors(path: Path, *, with_parts: bool) -> dict[str, TensorEntry]:
     if (path / INDEX).is_file():
-        return _sharded_tensors(path)
+        return _sharded_tensors(path, with_parts=with_parts)
     if (path / WEIGHTS).is_file():
-        return read_safetensors(path / WEIGHTS)
+        return read_safetensors(path / WEIGHTS, with_parts=with_parts)
     if any(path.glob("*.bin")) or any(path.glob("*.pth")):
         raise UnsupportedCheckpoint(
             f"{path}: the weights are Python pickles, which can run code and are not read; "
@@ -101,7 +91,7 @@ def _tensors(path: Path) -> dict[str, TensorEntry]:
     raise CheckpointNotFound(f"{path}: neither {WEIGHTS} nor {INDEX} is there")
 
 
-def _sharded_tensors(path: Path) -> dict[str, TensorEntry]:
+def _sharded_tensors(path: Path, *, with_parts: bool) -> dict[str, TensorEntry]:
     weight_map = _read_json(path / INDEX).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointCorrupt(f"{path / INDEX}: weight_map is missing or empty")
@@ -109,7 +99,7 @@ def _sharded_tensors(path: Path) -> dict[str, TensorEntry]:
     for shard in sorted({str(name) for name in weight_map.values()}):
         if Path(shard).name != shard:
             raise CheckpointCorrupt(f"{path / INDEX}: {shard!r} is not the name of a file here")
-        for name, entry in read_safetensors(path / shard).items():
+        for name, entry in read_safetensors(path / shard, with_parts=with_parts).items():
             if weight_map.get(name) != shard:
                 raise CheckpointCorrupt(
                     f"{path / shard}: tensor {name!r} is not where {INDEX} places it"

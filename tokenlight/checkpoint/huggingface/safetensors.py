@@ -5,14 +5,14 @@ Nothing it says is believed before it is checked against the file's length.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from tokenlight.base.errors import CheckpointCorrupt, CheckpointNotFound, UnsupportedCheckpoint
 from tokenlight.checkpoint.checkpoint import TensorEntry
-from tokenlight.checkpoint.formats import BYTES, STORED_FORMATS
+from tokenlight.checkpoint.formats import BYTES, STORED_FORMATS, StoredFormat
 
 # The format's own limit.
 MAX_HEADER_BYTES = 100_000_000
@@ -23,10 +23,21 @@ FORMATS = {
     "BF16": STORED_FORMATS["bf16"],
     "U8": BYTES,
 }
+# Parts of quantized matrices: no tensor of such a type means anything alone.
+PART_FORMATS = {
+    "F8_E4M3": StoredFormat("f8_e4m3", 1, 1),
+    "F8_E8M0": StoredFormat("f8_e8m0", 1, 1),
+    "I32": StoredFormat("i32", 1, 4),
+    "I64": StoredFormat("i64", 1, 8),
+}
 
 
-def read_safetensors(path: Path) -> dict[str, TensorEntry]:
+def read_safetensors(path: Path, *, with_parts: bool = False) -> dict[str, TensorEntry]:
     """The file's tensors, in the order in which they lie.
+
+    Args:
+        path: the file.
+        with_parts: whether tensors may be of `PART_FORMATS` as well.
 
     Raises:
         CheckpointNotFound: there is no file to read.
@@ -47,7 +58,8 @@ def read_safetensors(path: Path) -> dict[str, TensorEntry]:
         raise CheckpointNotFound(f"{path}: cannot be read: {fault.strerror}") from fault
     header.pop("__metadata__", None)
     start = LENGTH_BYTES + header_bytes
-    entries = [_entry(path, name, row, start) for name, row in header.items()]
+    known = FORMATS | PART_FORMATS if with_parts else FORMATS
+    entries = [_entry(path, name, row, start, known) for name, row in header.items()]
     return _checked_places(path, entries, start, num_bytes)
 
 
@@ -67,18 +79,20 @@ def _parse(path: Path, raw: bytes) -> dict[str, Any]:
     return header
 
 
-def _entry(path: Path, name: str, row: Any, start: int) -> TensorEntry:
+def _entry(
+    path: Path, name: str, row: Any, start: int, known: Mapping[str, StoredFormat]
+) -> TensorEntry:
     row = row if isinstance(row, dict) else {}
     shape, offsets = row.get("shape"), row.get("data_offsets")
     if not _are_counts(shape) or not _are_counts(offsets) or len(offsets) != 2:
         raise CheckpointCorrupt(f"{path}: tensor {name!r} has no shape or no place")
     dtype = row.get("dtype")
-    if dtype not in FORMATS:
+    if dtype not in known:
         raise UnsupportedCheckpoint(
             f"{path}: tensor {name!r} is stored as {dtype}, which is not supported; "
-            f"supported are {', '.join(FORMATS)}"
+            f"supported are {', '.join(known)}"
         )
-    stored = FORMATS[dtype]
+    stored = known[dtype]
     num_bytes = prod(shape) * stored.block_bytes
     if offsets[1] - offsets[0] != num_bytes:
         raise CheckpointCorrupt(
