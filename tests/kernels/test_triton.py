@@ -43,31 +43,38 @@ def interpret(tests: str = "triton", *, every_case: bool = False, case: str = ""
     return int(re.search(r"(\d+) passed", done.stdout)[1])
 
 
-def num_triton() -> int:
-    return sum(i.backend == "triton" for op in OPS.values() for i in op.implementations)
+def num_triton(backend: str) -> int:
+    return sum(i.backend == backend for op in OPS.values() for i in op.implementations)
 
 
 def test_kernels_agree_with_their_references() -> None:
     """A few rows of some cases, and one 16-bit type."""
-    assert interpret() == 2 * num_triton()
+    assert interpret() == 2 * num_triton("triton") + num_triton("triton_prefill")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["paged_attention", "sample"])
 def test_the_intricate_ones_agree_in_every_case(name: str) -> None:
-    assert interpret(f"triton and agrees and {name}", every_case=True) == 1
+    assert interpret(f"{name}-triton-any and agrees", every_case=True) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_prefill_in_one_softmax_agrees() -> None:
+    """What it leaves to the other kernel was compared with that."""
+    assert interpret("triton_prefill and agrees", every_case=True, case="in a prefill") == 1
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_query_of_a_long_prefill_has_the_bits_of_a_decode() -> None:
     """The one walks all chunks in one program; the other has a program for each, and a merge."""
-    assert interpret("triton and rows and paged_attention", every_case=True, case="append") == 1
+    assert interpret("rows and paged_attention-triton-any", every_case=True, case="append") == 1
 
 
-def run(name: str):
-    return next(i.run for i in OPS[name].implementations if i.backend == "triton")
+def run(name: str, backend: str = "triton"):
+    return next(i.run for i in OPS[name].implementations if i.backend == backend)
 
 
 def test_heads_that_do_not_lie_together_are_refused() -> None:
@@ -81,12 +88,13 @@ def launch_linear(rows: int, name: str = "linear") -> None:
     run(name)(torch.empty(rows, 1024, dtype=BF16), weight, None, format=FORMATS["bf16"])
 
 
-def launch_attention(tokens: int, requests: int) -> None:
+def launch_attention(tokens: int, requests: int, backend: str = "triton") -> None:
     cache = torch.empty(8, 2, 16, 128, dtype=BF16)
     ints = torch.zeros(requests + 1, dtype=torch.int32)
     table = torch.zeros(requests, 256, dtype=torch.int32)
     batch = ints, ints[1:], table, ints[1:]
-    run("paged_attention")(torch.empty(tokens, 8, 128, dtype=BF16), cache, cache, *batch, scale=0.1)
+    attend = run("paged_attention", backend)
+    attend(torch.empty(tokens, 8, 128, dtype=BF16), cache, cache, *batch, scale=0.1)
 
 
 @pytest.mark.parametrize("rows", [1, 100, 2048])
@@ -107,6 +115,21 @@ def test_gated_products_of_any_height_are_of_one_kind(rows: int, tmp_path: Path)
 )
 def test_attention_is_of_one_kind(tokens: int, requests: int, tmp_path: Path) -> None:
     assert_one_kind(lambda: launch_attention(tokens, requests), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "backend", ["triton_prefill", pytest.param("triton", marks=pytest.mark.slow)]
+)
+def test_keys_arrive_while_those_before_them_are_multiplied(backend: str, tmp_path: Path) -> None:
+    """The compiler may wait for what is needed now and leave the rest on its way: it could not,
+    were a key's address to wait for a load of the same turn.
+    """
+    with compiled_for(90, tmp_path) as kernels:
+        launch_attention(300, 1, backend)
+    code = kernels[0].asm["ttgir"]
+    assert kernels[0].metadata.shared <= 227 << 10
+    assert {int(n) for n in re.findall(r"async_wait .*num = (\d+)", code)} == {0, 2}
+    assert "wgmma.mma_async" in kernels[0].asm["ptx"]
 
 
 def assert_one_kind(launch, cache: Path) -> None:

@@ -4,6 +4,9 @@
 import triton
 import triton.language as tl
 
+TABLE_SIZES = ["table_stride", "num_slots", "num_columns", "num_blocks"]
+"""What no kernel is compiled anew for: these are other numbers in another pool or batch."""
+
 
 @triton.jit
 def find_owner(starts, num_owners, item, per_unit, BLOCK: tl.constexpr):

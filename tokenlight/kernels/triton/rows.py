@@ -38,7 +38,7 @@ def move_rows(
         )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_x_rows", "first_row"])
 def _move(
     out, x, rows, num_x_rows, out_stride, x_stride, width, factor, first_row, missing,
     HAS_ROWS: tl.constexpr, BLOCK: tl.constexpr,

@@ -15,7 +15,7 @@ from tokenlight.kernels.contract import PORTABLE
 from tokenlight.kernels.ops.mla_attention.contract import mla_attention
 from tokenlight.kernels.triton.launch import FLOATS, check_heads
 from tokenlight.kernels.triton.math import softmax_merge
-from tokenlight.kernels.triton.paged import cache_row, find_owner
+from tokenlight.kernels.triton.paged import TABLE_SIZES, cache_row, find_owner
 
 _CHUNK = 512
 _LOG2_E = tl.constexpr(1.4426950408889634)
@@ -85,7 +85,7 @@ def run(
     return out_THC
 
 
-@triton.jit(do_not_specialize=["num_requests", "num_tokens", "chunks_per_program"])
+@triton.jit(do_not_specialize=["num_requests", "num_tokens", "chunks_per_program", *TABLE_SIZES])
 def _attend(
     out, part_acc, part_sums, q, q_rotated, cache, query_starts, kv_lens, num_requests,
     block_table, slots, table_stride, num_slots, num_columns, num_blocks, block_tokens,

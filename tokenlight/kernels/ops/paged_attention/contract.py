@@ -40,7 +40,7 @@ def paged_attention(  # noqa: PLR0913 - the parts of a paged batch
         slots: int32 [R]; each request's row of `block_table`.
         sinks_H: float32; a score per head that joins each softmax and has no value, so that a query
             may attend to nothing. Neither scaled nor squashed. None for none.
-        scale: multiplies q . k.
+        scale: multiplies q . k; positive.
         window: a query at position i sees only positions greater than i - window; 0 for no window.
         softcap: scores become softcap * tanh(score / softcap) before the softmax; 0 for none.
 

@@ -7,7 +7,7 @@ from tokenlight.kernels.contract import PORTABLE
 from tokenlight.kernels.ops.rope_write_kv.contract import rope_write_kv_
 from tokenlight.kernels.triton.launch import CACHED, FLOATS, check_heads
 from tokenlight.kernels.triton.math import turn
-from tokenlight.kernels.triton.paged import cache_row, find_owner, to_cache
+from tokenlight.kernels.triton.paged import TABLE_SIZES, cache_row, find_owner, to_cache
 
 _HEADS = 8
 
@@ -48,7 +48,7 @@ def run(
     )
 
 
-@triton.jit(do_not_specialize=["num_requests"])
+@triton.jit(do_not_specialize=["num_requests", *TABLE_SIZES])
 def _heads(
     q, k, v, cos_sin, k_cache, v_cache, positions, query_starts, block_table, slots, num_requests,
     q_weight, k_weight, q_stride, k_stride, v_stride, table_stride, num_slots, num_columns,

@@ -6,7 +6,7 @@ from torch import Tensor
 from tokenlight.kernels.contract import PORTABLE
 from tokenlight.kernels.ops.write_kv.contract import write_kv_
 from tokenlight.kernels.triton.launch import CACHED, FLOATS, check_heads
-from tokenlight.kernels.triton.paged import cache_row, find_owner, to_cache
+from tokenlight.kernels.triton.paged import TABLE_SIZES, cache_row, find_owner, to_cache
 
 _HEADS = 8
 
@@ -36,7 +36,7 @@ def run(
         )
 
 
-@triton.jit(do_not_specialize=["num_requests"])
+@triton.jit(do_not_specialize=["num_requests", *TABLE_SIZES])
 def _write(
     k, v, k_cache, v_cache, positions, query_starts, block_table, slots, num_requests,
     k_stride, v_stride, table_stride, num_slots, num_columns, num_blocks, num_heads,

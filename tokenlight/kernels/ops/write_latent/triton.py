@@ -6,7 +6,7 @@ from torch import Tensor
 from tokenlight.kernels.contract import PORTABLE
 from tokenlight.kernels.ops.write_latent.contract import write_latent_
 from tokenlight.kernels.triton.launch import FLOATS
-from tokenlight.kernels.triton.paged import cache_row, find_owner
+from tokenlight.kernels.triton.paged import TABLE_SIZES, cache_row, find_owner
 
 
 @write_latent_.implement("triton", device="cuda", dtypes=FLOATS, stored=FLOATS, rank=PORTABLE)
@@ -30,7 +30,7 @@ def run(
         )
 
 
-@triton.jit(do_not_specialize=["num_requests"])
+@triton.jit(do_not_specialize=["num_requests", *TABLE_SIZES])
 def _write(
     latent, rotated, cache, positions, query_starts, block_table, slots, num_requests,
     latent_stride, rotated_stride, table_stride, num_slots, num_columns, num_blocks, block_tokens,
