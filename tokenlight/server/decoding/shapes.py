@@ -14,12 +14,16 @@ from tokenlight.text.conversation import Shape, spelled_object
 from tokenlight.text.grammar.check import check_rules
 from tokenlight.text.grammar.rules import shape_rules
 
+MAX_WRITTEN_CHARS = 1 << 17
+"""Of a regex, a grammar, choices: compiling takes as long as their length squared, seconds here."""
+
 
 def decode_shape(fields: GenerationFields) -> Shape | None:
     """The one shape that these fields ask for; None for none.
 
     Raises:
-        InvalidRequest: they ask for more than one, or for what is no schema or grammar.
+        InvalidRequest: they ask for more than one, for what is no schema or grammar, or for more
+            than can be compiled in time.
     """
     found = list(_shapes(fields))
     if len(found) > 1:
@@ -28,7 +32,20 @@ def decode_shape(fields: GenerationFields) -> Shape | None:
             f"send one",
             param=found[1].param,
         )
-    return found[0] if found else None
+    if not found:
+        return None
+    _check_length(found[0])
+    return found[0]
+
+
+def _check_length(shape: Shape) -> None:
+    written = shape.lark or shape.regex or "".join(shape.choice or ())
+    if len(written) > MAX_WRITTEN_CHARS:
+        raise InvalidRequest(
+            f"{shape.param!r} has {len(written)} characters, at most {MAX_WRITTEN_CHARS} are "
+            f"allowed; shorten it",
+            param=shape.param,
+        )
 
 
 async def shape_grammar(shape: Shape) -> wire.Grammar:

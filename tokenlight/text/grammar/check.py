@@ -34,9 +34,7 @@ def check_rules(rules: str, *, param: str) -> None:
     """
     fault = f"it is longer than {MAX_CHARS} characters" if len(rules) > MAX_CHARS else _fault(rules)
     if fault:
-        raise InvalidRequest(
-            f"{param!r} cannot be enforced: {fault}; simplify the schema", param=param
-        )
+        raise InvalidRequest(f"{param!r} cannot be enforced: {fault}; simplify it", param=param)
 
 
 @lru_cache(maxsize=256)

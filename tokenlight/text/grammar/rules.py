@@ -14,6 +14,7 @@ from typing import Any
 
 from tokenlight.base.errors import UnsupportedParameter
 from tokenlight.text.conversation import Conversation, Shape, Tool
+from tokenlight.text.grammar.forcing import bounded
 from tokenlight.text.parsing import ReasoningFormat, ToolFormat
 from tokenlight.text.parsing.format import HeadedCall, JsonCall
 
@@ -55,20 +56,24 @@ def rules_of(
     special_ids = special_ids or {}
     is_single = len(choice.names) == 1 or not knows_calls or not conversation.allows_parallel
     calls = _Calls(tools, special_ids, max_calls=1 if is_single else _MAX_CALLS)
+    schemas = [tool.parameters for tool in named]
     if is_forced:
-        return "start: calls\n" + calls.rules(named)
+        return bounded("start: calls\n" + calls.rules(named), shape=None, schemas=schemas)
     if shape is None:
         # Free text has no special tokens: a model that marks reasoning by them must be left alone.
         marks = () if reasoning is None else (*reasoning.openers, *reasoning.closers)
-        return None if any(mark in special_ids for mark in marks) else calls.marked(named)
+        marked = None if any(mark in special_ids for mark in marks) else calls.marked(named)
+        return None if marked is None else bounded(marked, shape=None, schemas=schemas)
     if choice.mode == "none" or not named or tools.frame is None or shape.lark is not None:
         return shape_rules(shape)
-    return f"start: shape | calls\nshape: {_shape(shape)}\n{calls.rules(named)}"
+    rules = f"start: shape | calls\nshape: {_shape(shape)}\n{calls.rules(named)}"
+    return bounded(rules, shape=shape, schemas=schemas)
 
 
 def shape_rules(shape: Shape) -> str:
     """The rules of an answer that is nothing but this shape."""
-    return shape.lark if shape.lark is not None else f"start: {_shape(shape)}\n"
+    rules = shape.lark if shape.lark is not None else f"start: {_shape(shape)}\n"
+    return bounded(rules, shape=shape)
 
 
 def _shape(shape: Shape) -> str:
