@@ -79,6 +79,8 @@ CHAT_AND_COMPLETIONS = {
     "a bias of 101": chat(logit_bias={"5": 101}),
     "a bias of a word": chat(logit_bias={"hello": 1}),
     "a bias of a token that the model lacks": chat(logit_bias={"70000": 1}),
+    "1025 biases": chat(logit_bias={str(i): 1 for i in range(1025)}),
+    "a regex of 140,000 characters": chat(guided_regex="(a|b)" * 28_000),
     "21 top_logprobs": chat(logprobs=True, top_logprobs=21),
     "top_logprobs without logprobs": chat(top_logprobs=3),
     "21 prompt_logprobs": completion(prompt_logprobs=21),
@@ -151,6 +153,10 @@ MESSAGES_INPUTS = {
     "a PDF": anthropic_message(content=[{"type": "document", "source": {"type": "base64"}}]),
     "a text block without text": anthropic_message(content=[{"type": "text"}]),
     "max_tokens below 0": anthropic(max_tokens=-1),
+    "a thinking budget below 0": anthropic(thinking={"type": "enabled", "budget_tokens": -1}),
+    "a thinking budget of 70 bits": anthropic(
+        thinking={"type": "enabled", "budget_tokens": 1 << 70}
+    ),
     "temperature above 2": anthropic(temperature=2.1),
     "65 stop sequences": anthropic(stop_sequences=["x"] * 65),
     "an empty stop sequence": anthropic(stop_sequences=[""]),

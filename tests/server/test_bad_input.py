@@ -75,6 +75,10 @@ def test_a_bad_input_is_answered_as_the_table_says(server, section, name):
         (chat(temperature=2.5), "'temperature' must be a number from 0 to 2 or null, got 2.5"),
         (chat(n=0), "'n' must be a whole number from 1 to 128 or null, got 0"),
         (message(role="wizard"), "'messages[0].role' must be one of 'assistant', 'developer'"),
+        (
+            chat(logit_bias={str(i): 1 for i in range(1025)}),
+            "'logit_bias' must be an object of at most 1024 fields or null",
+        ),
         (chat(model="gpt-5"), "this server has 'tiny'"),
         (
             message(content="x" * CONTEXT_TOKENS),

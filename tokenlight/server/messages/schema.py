@@ -35,7 +35,7 @@ class ToolChoiceField(msgspec.Struct, frozen=True, kw_only=True):
 class ThinkingField(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     """`enabled`, `adaptive` or `disabled`."""
-    budget_tokens: int | None = None
+    budget_tokens: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     display: str | None = None
     """`omitted`: thinking blocks come without text; their signature still carries it back."""
 

@@ -9,6 +9,11 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+_SIZED: dict[type[inspect.Type], tuple[str, str]] = {
+    inspect.StrType: ("a string", "characters"),
+    inspect.ListType: ("a list", "items"),
+    inspect.DictType: ("an object", "fields"),
+}
 _PATH = re.compile(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 
 
@@ -56,17 +61,16 @@ def _words(node: inspect.Type) -> str:
             return " or ".join(filter(None, map(_words, types)))
         case inspect.IntType() | inspect.FloatType():
             return _number(node)
-        case inspect.StrType():
-            return "a string" + _length(node, "characters")
-        case inspect.ListType():
-            return "a list" + _length(node, "items")
+        case inspect.StrType() | inspect.ListType() | inspect.DictType():
+            kind, unit = _SIZED[type(node)]
+            return kind + _length(node, unit)
         case inspect.LiteralType(values=values):
             return "one of " + ", ".join(map(repr, values))
         case inspect.BoolType():
             return "true or false"
         case inspect.NoneType():
             return "null"
-        case inspect.StructType() | inspect.DictType():
+        case inspect.StructType():
             return "an object"
     return ""
 
@@ -81,7 +85,7 @@ def _number(node: inspect.IntType | inspect.FloatType) -> str:
     return f"{kind} from {low} to {node.le}"
 
 
-def _length(node: inspect.StrType | inspect.ListType, unit: str) -> str:
+def _length(node: inspect.StrType | inspect.ListType | inspect.DictType, unit: str) -> str:
     low, high = node.min_length, node.max_length
     if low is not None and high is not None:
         return f" of {low} to {high} {unit}"
