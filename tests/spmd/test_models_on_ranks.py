@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.models.hugging_face import make_twin, random_state
 from tests.models.rig import BLOCK_TOKENS, integers
@@ -170,7 +170,7 @@ def test_logits_equal_one_device_and_weights_are_shared(
         assert float((ours - theirs).abs().max()) < 1e-4
         assert float(theirs.std()) > 0.5
     for rank in ranks:
-        check_bytes(checkpoint, widths, rank)
+        check_bytes(checkpoint, widths, rank.model)
     check_calls(checkpoint, mesh, world)
 
 
@@ -182,6 +182,8 @@ def check_calls(checkpoint: Checkpoint, mesh: Mesh, world: FakeWorld) -> None:
     for calls in world.calls:
         made = Counter(kind for kind, _, _ in calls)
         assert made == {op: num_steps * count for op, count in plan.collectives.items()}
+        if "gather_routed" in made:
+            continue  # what is sent there depends on the routes: see test_dispatch.py
         sent = sum(
             sent_bytes(getattr(comm, kind), num_bytes, len(group))
             for kind, group, num_bytes in calls
@@ -190,13 +192,13 @@ def check_calls(checkpoint: Checkpoint, mesh: Mesh, world: FakeWorld) -> None:
         assert sent == num_tokens * (plan.sent_token_bytes + plan.sent_sampled_row_bytes)
 
 
-def check_bytes(checkpoint: Checkpoint, widths: Widths, rank: Rank) -> None:
+def check_bytes(checkpoint: Checkpoint, widths: Widths, model: nn.Module) -> None:
     """Exactly its share of every weight, but of those named above."""
     whole = dict(shard_model(checkpoint, Mesh()).shapes.named_buffers())
     heads = checkpoint.config["num_attention_heads"]
     kv_heads = checkpoint.config["num_key_value_heads"]
     heads_here = heads // widths.attn_tp + 2 * max(1, kv_heads // widths.attn_tp)
-    for name, buffer in rank.model.named_buffers():
+    for name, buffer in model.named_buffers():
         if name.endswith(REPLICATED):
             share = Fraction(1)
         elif "qkv_proj" in name:

@@ -25,8 +25,9 @@ def choose(
     values: Sequence[Tensor | None],
     is_fixed: Sequence[bool],
     mesh: Mesh,
+    by_tokens: Layout,
 ) -> Operands | None:
-    """The cheapest that the op takes: of placements that an operand has, or replicated.
+    """The cheapest that the op takes, of what an operand has, what the step has, and replicated.
 
     Args:
         op: with rules.
@@ -34,12 +35,13 @@ def choose(
         values: their shapes and dtypes.
         is_fixed: of weights, which are not moved.
         mesh: of the ranks.
+        by_tokens: what the step brings has.
 
     Returns:
         None where no collective leads to anything that it takes.
     """
     best: tuple[float, Operands | None] = (float("inf"), None)
-    for there in _candidates(op, here, values, len(mesh.sizes)):
+    for there in _candidates(op, here, values, by_tokens):
         if any(a != b for a, b, stays in zip(here, there, is_fixed, strict=True) if stays):
             continue
         cost = _cost_bytes(here, there, values, mesh)
@@ -49,13 +51,15 @@ def choose(
 
 
 def _candidates(
-    op: Op[..., Any], here: Operands, values: Sequence[Tensor | None], num_axes: int
+    op: Op[..., Any], here: Operands, values: Sequence[Tensor | None], by_tokens: Layout
 ) -> list[Operands]:
     """One row of the op's rules per axis, in every combination."""
     num_dims = 0 if values[0] is None else values[0].dim()
+    num_axes = len(by_tokens)
     by_axis = []
     for axis in range(num_axes):
-        present = {layout[axis] for layout in here if layout is not None} | {REPLICATE}
+        present = {layout[axis] for layout in here if layout is not None}
+        present |= {REPLICATE, by_tokens[axis]}
         able = [r.wanted(len(here)) for r in RULES[op] if r.num_dims in (0, num_dims)]
         by_axis.append([want for want in able if all(p is None or p in present for p in want)])
     return [

@@ -179,7 +179,7 @@ class _Placing:
         is_fixed = tuple(isinstance(a, Node) and a.op == "get_attr" for a in node.args)
         key = (op, here, is_fixed, tuple(None if v is None else tuple(v.shape) for v in values))
         if key not in self._choices:
-            self._choices[key] = choose(op, here, values, is_fixed, self._mesh)
+            self._choices[key] = choose(op, here, values, is_fixed, self._mesh, self._by_tokens)
         return self._choices[key]
 
     def _move(self, arg: Any, there: Layout, before: Node) -> Any:
