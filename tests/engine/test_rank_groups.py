@@ -29,6 +29,8 @@ PROMPTS = ([5, 6, 7], list(range(40)), [9] * 17, [3, 1, 4, 1, 5, 9, 2, 6])
 MESHES = {
     "dp2": ("llama-biases", ParallelConfig(dp=2)),
     "dp2-tp2-ep2": ("deepseek_v3", ParallelConfig(tp=2, dp=2, ep=2)),
+    # Tokens are sent to their experts' ranks.
+    "dp4-ep4": ("deepseek_v3", ParallelConfig(dp=4, ep=4, dense_tp=1)),
 }
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from tokenlight.kernels.comm import Group
+from tokenlight.kernels.comm import Group, Routed, wanted_by
 
 T = TypeVar("T")
 
@@ -102,6 +102,31 @@ class FakeRank:
         heard = self._exchange("all_reduce", x_TD, group)
         silence = [torch.zeros_like(x_TD)] * (len(group) - len(heard))
         return torch.cat([*heard, *silence], 1)
+
+    def gather_routed(
+        self,
+        x_TD: Tensor,
+        experts_TA: Tensor,
+        weights_TA: Tensor,
+        *,
+        group: Group,
+        num_experts: int,
+    ) -> Routed:
+        """Everything is posted; what a rank may not have is forgotten."""
+        columns = torch.cat([x_TD, experts_TA.view(torch.float32), weights_TA], 1)
+        heard = torch.cat(self._exchange("gather_routed", columns, group))
+        x, experts, weights = heard.split([x_TD.shape[1], *[experts_TA.shape[1]] * 2], 1)
+        experts = experts.contiguous().view(torch.int32)
+        wanted = wanted_by(experts, num_ranks=len(group), num_experts=num_experts)
+        return x * wanted[:, group.index(self.rank), None], experts, weights.contiguous()
+
+    def scatter_routed(
+        self, y_UD: Tensor, experts_UA: Tensor, *, group: Group, num_experts: int
+    ) -> Tensor:
+        parts = torch.stack(self._exchange("scatter_routed", y_UD, group))
+        wanted = wanted_by(experts_UA, num_ranks=len(group), num_experts=num_experts)
+        total = (parts * wanted.T[:, :, None]).sum(0)
+        return total.chunk(len(group))[group.index(self.rank)].contiguous()
 
     def _exchange(self, kind: str, x: Tensor, group: Group) -> list[Tensor]:
         return self.world.exchange(self.rank, kind, x, group)

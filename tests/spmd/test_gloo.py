@@ -19,6 +19,8 @@ from tokenlight.spmd import Widths
 pytestmark = [pytest.mark.slow, pytest.mark.e2e, pytest.mark.timeout(240)]
 
 FIRST_TOKENS, SECOND_TOKENS = 21, 17
+# Each rank has its own tokens and its own experts: tokens are sent to theirs.
+SPREAD = Widths(num_ranks=4, attn_tp=1, dense_tp=1, moe_tp=1)
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +51,14 @@ def expected(model: str, group: int) -> Answers:
 @pytest.mark.parametrize("model", DENSE + SPARSE)
 def test_logits_equal_transformers(ranks: Ranks, tmp_path: Path, model: str) -> None:
     save(model, tmp_path / "model")
-    want = [expected(model, group) for group in range(2)]
-    for name, widths in {"tp1": Widths(), **MESHES}.items():
+    meshes = {"tp1": Widths(), **MESHES}
+    if model in SPARSE and VARIANTS[model].config.get("n_routed_experts", 1) % 4 == 0:
+        meshes["dp4-ep4"] = SPREAD
+    want = [expected(model, group) for group in range(4)]
+    for name, widths in meshes.items():
         if model in DENSE and name.startswith("ep"):
             continue
-        given = ranks.run(tmp_path / "model", widths, [prompts(0), prompts(1)])
+        given = ranks.run(tmp_path / "model", widths, [prompts(group) for group in range(4)])
         assert len(given) == widths.num_ranks
         for rank, answers in enumerate(given):
             for how, theirs in want[rank // widths.attn_tp].items():

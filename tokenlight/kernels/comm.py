@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from tokenlight.kernels.contract import Implementation, Op, op
 
 # Ranks in the order in which they hold parts; the same on each of them.
 Group = tuple[int, ...]
+
+# Tokens of a whole group, their experts, the experts' weights.
+Routed = tuple[Tensor, Tensor, Tensor]
 
 
 class Communicator(Protocol):
@@ -38,6 +42,20 @@ class Communicator(Protocol):
     def all_to_all(self, x: Tensor, *, group: Group, split_dim: int, join_dim: int) -> Tensor: ...
 
     def gather_shares(self, x_TD: Tensor, *, group: Group) -> Tensor: ...
+
+    def gather_routed(
+        self,
+        x_TD: Tensor,
+        experts_TA: Tensor,
+        weights_TA: Tensor,
+        *,
+        group: Group,
+        num_experts: int,
+    ) -> Routed: ...
+
+    def scatter_routed(
+        self, y_UD: Tensor, experts_UA: Tensor, *, group: Group, num_experts: int
+    ) -> Tensor: ...
 
 
 @op
@@ -75,6 +93,48 @@ def gather_shares(x_TD: Tensor, *, group: Group) -> Tensor:
 
 
 @op
+def gather_routed(
+    x_TD: Tensor, experts_TA: Tensor, weights_TA: Tensor, *, group: Group, num_experts: int
+) -> Routed:
+    """An all-gather of tokens and of their routes, where each rank has other experts.
+
+    A token is sent to the ranks of its experts alone.
+
+    Shapes: T tokens of this rank, D hidden, A chosen experts per token.
+
+    Args:
+        x_TD: this rank's tokens.
+        experts_TA: int32, as `kernels.route` gives them.
+        weights_TA: float32.
+        group: rank i has the experts from i * num_experts on.
+        num_experts: of each rank.
+
+    Returns:
+        Of all the group's tokens, in rank order: x, zeros where none of a token's experts is here;
+        experts; weights.
+    """
+    raise NotImplementedError
+
+
+@op
+def scatter_routed(y_UD: Tensor, experts_UA: Tensor, *, group: Group, num_experts: int) -> Tensor:
+    """This rank's tokens of a reduce-scatter, to which only ranks with a token's experts add.
+
+    Shapes: U tokens of the whole group, D hidden, A chosen experts per token.
+
+    Args:
+        y_UD: what this rank's experts answer.
+        experts_UA: as `gather_routed` gives them.
+        group: as there.
+        num_experts: as there.
+
+    Returns:
+        [T, D], added in rank order.
+    """
+    raise NotImplementedError
+
+
+@op
 def keep_part(x: Tensor, *, index: int, count: int, dim: int) -> Tensor:
     """Part `index` of `count` along `dim`, contiguous; nothing is sent."""
     raise NotImplementedError
@@ -86,8 +146,16 @@ COLLECTIVES: tuple[Op[..., Any], ...] = (
     reduce_scatter,
     all_to_all,
     gather_shares,
+    gather_routed,
+    scatter_routed,
     keep_part,
 )
+
+
+def wanted_by(experts_TA: Tensor, *, num_ranks: int, num_experts: int) -> Tensor:
+    """Whether a token has an expert on each rank: bool [T, ranks]."""
+    ranks = torch.arange(num_ranks, device=experts_TA.device)
+    return (experts_TA[:, :, None] // num_experts == ranks).any(1)
 
 
 def carried_by(comm: Communicator, collective: Op[..., Any]) -> Implementation[..., Any]:
@@ -129,6 +197,22 @@ def _exchanged(x: Tensor, *, group: Group, split_dim: int, join_dim: int) -> Ten
 @gather_shares.shape
 def _shares(x_TD: Tensor, *, group: Group) -> Tensor:
     return x_TD.new_empty(_resized(x_TD, 1, x_TD.shape[1] * len(group)))
+
+
+@gather_routed.shape
+def _routed(
+    x_TD: Tensor, experts_TA: Tensor, weights_TA: Tensor, *, group: Group, num_experts: int
+) -> Routed:
+    x, experts, weights = (
+        each.new_empty(_resized(each, 0, each.shape[0] * len(group)))
+        for each in (x_TD, experts_TA, weights_TA)
+    )
+    return x, experts, weights
+
+
+@scatter_routed.shape
+def _spread(y_UD: Tensor, experts_UA: Tensor, *, group: Group, num_experts: int) -> Tensor:
+    return y_UD.new_empty(_resized(y_UD, 0, y_UD.shape[0] // len(group)))
 
 
 @keep_part.shape

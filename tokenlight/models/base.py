@@ -28,7 +28,7 @@ from tokenlight.nn import (
     TensorModule,
     TiedHead,
 )
-from tokenlight.spmd import Mesh
+from tokenlight.spmd import Mesh, can_dispatch, dispatch_pays
 
 # checkpoint name -> (our name, part); parts are concatenated in this order
 FUSED = {
@@ -152,6 +152,10 @@ class MoeConfig(Config):
             inner_dim=self.mesh.split("moe_tp", self.moe_intermediate_size, "expert features"),
             num_experts=num_here,
             first_expert=self.mesh.index("ep") * num_here,
+            is_dispatched=can_dispatch(self.mesh, has_shared=self.shared_intermediate_size > 0)
+            and dispatch_pays(
+                self.mesh.size(self.mesh.roles["ep"]), self.hidden_size, self.num_experts_per_tok
+            ),
         )
 
     @property

@@ -42,6 +42,8 @@ class ExpertsShape:
     inner_dim: int
     num_experts: int
     first_expert: int = 0
+    is_dispatched: bool = False
+    """Whether tokens go to their experts' ranks, and the ranks of a token are not those of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,14 @@ class Experts(TensorModule):
         self.down_bias = parts[0].dense(torch.float32).to(target.device)
 
 
+class Meeting(TensorModule):
+    """Brings all tokens to every rank: once, for the router and all experts."""
+
+    @placed("all", x_TD=REPLICATE)
+    def forward(self, x_TD: Tensor) -> Tensor:
+        return x_TD
+
+
 class SparseMLP(TensorModule):
     """Routed experts, and a layer beside them that every token sees, if `shared_dim` is not 0."""
 
@@ -138,11 +148,13 @@ class SparseMLP(TensorModule):
         self.gate = Linear(dim, routing.num_experts, bias=router_bias)
         self.experts = experts
         self.shared_experts = GatedMLP(dim, shared_dim) if shared_dim else None
+        self.meeting = None if experts.shape.is_dispatched else Meeting()
         self.register_buffer("e_score_correction_bias", None)
 
-    @placed("all", x_TD=REPLICATE)  # gathered once, for the router and all experts
     def forward(self, x_TD: Tensor) -> Tensor:
         r = self.routing
+        if self.meeting is not None:
+            x_TD = self.meeting(x_TD)
         experts_TA, weights_TA = kernels.route(
             self.gate(x_TD),
             self.e_score_correction_bias,

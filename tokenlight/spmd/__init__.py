@@ -2,6 +2,7 @@
 """The modeling compiler: trace -> check -> place -> fuse -> lower, to one program per method."""
 
 from tokenlight.spmd.compile import Ranks, compile_method, placed_graph
+from tokenlight.spmd.dispatch import can_dispatch, dispatch_pays
 from tokenlight.spmd.mesh import Mesh, Widths
 from tokenlight.spmd.native import NativeProgram
 from tokenlight.spmd.placement import (
@@ -45,7 +46,9 @@ __all__ = [
     "View",
     "Widths",
     "build_chain",
+    "can_dispatch",
     "compile_method",
+    "dispatch_pays",
     "pieces",
     "placed",
     "placed_graph",

@@ -13,6 +13,7 @@ from torch.fx import Graph
 
 from tokenlight.kernels.comm import Communicator
 from tokenlight.spmd.buckets import find_buckets
+from tokenlight.spmd.dispatch import dispatch
 from tokenlight.spmd.fuse import fuse
 from tokenlight.spmd.lower import lower
 from tokenlight.spmd.mesh import Mesh
@@ -38,6 +39,7 @@ def placed_graph(module: nn.Module, method: str, probe: Any, ranks: Ranks) -> Gr
     """Traced, checked, with collectives; each node has its value and its layout in `meta`."""
     graph = trace(module, method)
     place(graph, module, probe, ranks.mesh, ranks.weights)
+    dispatch(graph, module, probe)
     return graph
 
 

@@ -14,7 +14,7 @@ from tokenlight.spmd.mesh import Axes, Mesh
 from tokenlight.spmd.placement import Layout, Partial, Placement, Replicate, Shard
 
 # What starting a collective costs, as bytes that could have been sent meanwhile: 10 us at 10 GB/s.
-_LATENCY_BYTES = 100_000
+LATENCY_BYTES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def cost_bytes(value: Tensor, moves: list[Move], mesh: Mesh) -> float | None:
         if isinstance(here, Shard):
             shape[here.dim] *= count
         total += sent_bytes(move.op, num_bytes, count)
-        total += 0 if move.op is comm.keep_part else _LATENCY_BYTES
+        total += 0 if move.op is comm.keep_part else LATENCY_BYTES
     return total
 
 

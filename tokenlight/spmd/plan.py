@@ -10,8 +10,9 @@ from itertools import groupby
 from torch import Tensor, nn
 from torch.fx import Graph, Node
 
-from tokenlight.kernels.comm import COLLECTIVES, Group, keep_part
+from tokenlight.kernels.comm import COLLECTIVES, Group, gather_routed, keep_part, scatter_routed
 from tokenlight.kernels.contract import Op
+from tokenlight.spmd.dispatch import routed_bytes
 from tokenlight.spmd.moves import sent_bytes
 from tokenlight.spmd.placement import REPLICATE, Layout, shown
 from tokenlight.spmd.rows import PROBE_ROWS, rows_of
@@ -106,11 +107,15 @@ def _call(node: Node, layer: str) -> Call:
     rows = rows_of(operand)
     row_bytes = operand.nbytes / PROBE_ROWS[rows.of]
     ranks = tuple(int(str(rank)) for rank in group)
-    return Call(op.name, at, layout, ranks, rows.of, sent_bytes(op, row_bytes, len(ranks)))
+    if op in (gather_routed, scatter_routed):
+        sent = routed_bytes(op, operand, _operand(node, 1), len(ranks)) / PROBE_ROWS[rows.of]
+    else:
+        sent = sent_bytes(op, row_bytes, len(ranks))
+    return Call(op.name, at, layout, ranks, rows.of, sent)
 
 
-def _operand(node: Node) -> Tensor:
-    source = node.args[0]
+def _operand(node: Node, index: int = 0) -> Tensor:
+    source = node.args[index]
     assert isinstance(source, Node)
     value: Tensor = source.meta["value"]
     return value

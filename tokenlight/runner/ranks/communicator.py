@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from tokenlight.kernels.comm import Group
+from tokenlight.kernels.comm import Group, Routed, wanted_by
 
 
 class TorchCommunicator:
@@ -48,6 +48,50 @@ class TorchCommunicator:
 
     def gather_shares(self, x_TD: Tensor, *, group: Group) -> Tensor:
         return torch.cat(self._gather(x_TD, group), 1)
+
+    def gather_routed(
+        self,
+        x_TD: Tensor,
+        experts_TA: Tensor,
+        weights_TA: Tensor,
+        *,
+        group: Group,
+        num_experts: int,
+    ) -> Routed:
+        routes = torch.cat([experts_TA, weights_TA.view(torch.int32)], 1)
+        experts, weights = torch.cat(self._gather(routes, group)).chunk(2, 1)
+        experts = experts.contiguous()
+        sends, holds = self._routes(experts, group, num_experts)
+        sent = torch.cat([x_TD[rows] for rows in sends])
+        x_UD = x_TD.new_zeros(len(experts), x_TD.shape[1])
+        x_UD[torch.cat(list(holds))] = self._exchange_rows(sent, sends, holds, group)
+        return x_UD, experts, weights.contiguous().view(torch.float32)
+
+    def scatter_routed(
+        self, y_UD: Tensor, experts_UA: Tensor, *, group: Group, num_experts: int
+    ) -> Tensor:
+        wants, holds = self._routes(experts_UA, group, num_experts)
+        sent = y_UD[torch.cat(list(holds))]
+        received = self._exchange_rows(sent, holds, wants, group)
+        y_TD = y_UD.new_zeros(len(y_UD) // len(group), y_UD.shape[1])
+        shares = received.split([int(rows.sum()) for rows in wants])
+        for rows, share in zip(wants, shares, strict=True):
+            y_TD[rows] += share
+        return y_TD
+
+    def _routes(self, experts_UA: Tensor, group: Group, num_experts: int) -> tuple[Tensor, Tensor]:
+        """Bool [ranks, T]: which of this rank's tokens each wants; which of each's this one."""
+        num_ranks, mine = len(group), group.index(dist.get_rank())
+        wanted = wanted_by(experts_UA, num_ranks=num_ranks, num_experts=num_experts)
+        by_source = wanted.view(num_ranks, -1, num_ranks)
+        return by_source[mine].T, by_source[:, :, mine]
+
+    def _exchange_rows(self, sent: Tensor, out: Tensor, into: Tensor, group: Group) -> Tensor:
+        """So many rows to each rank, and so many from each, as are true for it."""
+        sizes, counts = into.sum(1).tolist(), out.sum(1).tolist()
+        received = sent.new_empty(sum(sizes), sent.shape[1])
+        dist.all_to_all_single(received, sent, sizes, counts, group=self._group(group))
+        return received
 
     def _gather(self, x: Tensor, group: Group) -> list[Tensor]:
         """Everybody's `x`, in rank order."""
