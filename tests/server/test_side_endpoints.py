@@ -57,6 +57,19 @@ def test_the_texts_of_tokens(server):
     assert made["token_strs"] == ["h", "\ufffd", "\ufffd"]
 
 
+def test_texts_that_are_long_are_the_same_texts(server):
+    text = "hé!" * 3000
+    made = post(server, "/tokenize", {"prompt": text, "return_token_strs": True})
+    assert bytes(made["tokens"]) == text.encode()
+    assert made["token_strs"] == ["h", "\ufffd", "\ufffd", "!"] * 3000
+    assert post(server, "/detokenize", {"tokens": made["tokens"]}) == {"prompt": text}
+
+
+def test_tokens_whose_texts_nobody_asked_for_are_not_decoded(server, monkeypatch):
+    monkeypatch.setattr(server.services.tokenizer, "decode", None)
+    assert post(server, "/tokenize", {"prompt": "hi"})["count"] == 2
+
+
 def test_a_chat_prompt_has_as_many_tokens_as_tokenize_counts(server):
     count = post(server, "/tokenize", {"messages": HI})["count"]
     answer = server.client().chat.completions.create(model=MODEL, messages=HI)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts and messages to prompt token ids.
+"""Texts and messages to prompt token ids, and token ids to texts.
 
-Long ones are tokenised on a thread: the other streams must not wait for them.
+Long ones are made on a thread: the other streams must not wait for them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.admission import INLINE_CHARS
@@ -19,11 +19,28 @@ from tokenlight.server.decoding.notes import Notes
 from tokenlight.server.services import Services
 from tokenlight.text.conversation import Conversation, Message, decode_messages
 
+_Result = TypeVar("_Result")
+
 
 async def text_token_ids(svc: Services, text: str, *, add_bos: bool | None = None) -> list[int]:
     """A text as it stands; special tokens that it names are those tokens."""
-    encode = partial(svc.tokenizer.encode, text, add_bos=add_bos)
-    return encode() if len(text) <= INLINE_CHARS else await asyncio.to_thread(encode)
+    return await _made(len(text), partial(svc.tokenizer.encode, text, add_bos=add_bos))
+
+
+async def text_of(svc: Services, token_ids: list[int]) -> str:
+    """The text of token ids, special tokens included."""
+    decode = partial(svc.tokenizer.decode, token_ids, with_special=True)
+    return await _made(len(token_ids), decode)
+
+
+async def token_texts(svc: Services, token_ids: list[int]) -> list[str]:
+    """Each token's text; what is no whole character is U+FFFD."""
+    decode = partial(svc.tokenizer.decode, with_special=True)
+    return await _made(len(token_ids), lambda: [decode([token_id]) for token_id in token_ids])
+
+
+async def _made(length: int, make: Callable[[], _Result]) -> _Result:
+    return make() if length <= INLINE_CHARS else await asyncio.to_thread(make)
 
 
 async def messages_token_ids(

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.http.body import decode_body, read_body
-from tokenlight.server.prompts import messages_token_ids, text_token_ids
+from tokenlight.server.prompts import messages_token_ids, text_token_ids, token_texts
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.schemas.tokens import Tokenized, TokenizeRequest
 from tokenlight.server.services import Services, services
@@ -20,13 +20,13 @@ async def tokenize(request: Request) -> Response:
     body = decode_body(await read_body(request, svc.config.max_body_bytes), TokenizeRequest)
     svc.check_model(body.model)
     token_ids = await _token_ids(svc, body)
-    texts = [svc.tokenizer.decode([i], with_special=True) for i in token_ids]
+    texts = await token_texts(svc, token_ids) if body.return_token_strs else UNSET
     return json_response(
         Tokenized(
             count=len(token_ids),
             max_model_len=svc.engine.facts.max_model_tokens,
             tokens=token_ids,
-            token_strs=texts if body.return_token_strs else UNSET,
+            token_strs=texts,
         )
     )
 
