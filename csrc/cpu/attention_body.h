@@ -28,6 +28,11 @@ struct Span {
     std::int64_t Low(std::int64_t position) const {
         return args.window == 0 ? 0 : Most<std::int64_t>(0, position - args.window + 1);
     }
+    // The token after the last that a query of the item sees in its partitions.
+    std::int64_t End() const {
+        const std::int64_t last = std::int64_t{item.first_partition} + item.num_partitions;
+        return Least(last * kPartitionTokens, Position(num_rows - 1) + 1);
+    }
     std::int64_t TokenOf(int row) const {
         return args.batch.query_starts[item.request] + item.first_query +
                row / args.HeadsPerGroup();
@@ -36,31 +41,27 @@ struct Span {
         return item.kv_head * args.HeadsPerGroup() + row % args.HeadsPerGroup();
     }
 
+    std::int64_t RowElements() const { return args.head_dim + kRowExtra<T>; }
+    const T* RowOf(const void* cache, std::int64_t token) const {
+        const std::int64_t block_tokens = args.batch.block_tokens;
+        const std::int64_t block = blocks[token / block_tokens];
+        const std::int64_t row = (block * args.num_kv_heads + item.kv_head) * block_tokens;
+        return static_cast<const T*>(cache) + (row + token % block_tokens) * RowElements();
+    }
+    // How many tokens from this one on lie in a block, one row after another.
+    std::int64_t RunFrom(std::int64_t token) const {
+        return args.batch.block_tokens - token % args.batch.block_tokens;
+    }
     // Where the cache has the tokens [first, first + count); the last is repeated to fill the tile.
     void FindRows(const void* cache, std::int64_t first, int count,
                   const T* rows[kTileTokens]) const {
-        const std::int64_t block_tokens = args.batch.block_tokens;
-        std::int64_t column = first / block_tokens;
-        std::int64_t offset = first % block_tokens;
-        const T* row = nullptr;
-        for (int j = 0; j < kTileTokens; ++j) {
-            if (j < count) {
-                if (j == 0 || offset == block_tokens) {
-                    if (j > 0) {
-                        ++column;
-                        offset = 0;
-                    }
-                    row = static_cast<const T*>(cache) +
-                          ((blocks[column] * args.num_kv_heads + item.kv_head) * block_tokens +
-                           offset) *
-                              (args.head_dim + kRowExtra<T>);
-                } else {
-                    row += args.head_dim + kRowExtra<T>;
-                }
-                ++offset;
-            }
-            rows[j] = row;
+        int j = 0;
+        while (j < count) {
+            const T* row = RowOf(cache, first + j);
+            const int stop = static_cast<int>(Least<std::int64_t>(count, j + RunFrom(first + j)));
+            for (; j < stop; ++j, row += RowElements()) rows[j] = row;
         }
+        for (; j < kTileTokens; ++j) rows[j] = rows[count - 1];
     }
 };
 
@@ -84,18 +85,18 @@ inline void ScaleQueries(const Span<T>& span, std::int64_t stride, const Attenti
     }
 }
 
-// Asks for the tile's worth of tokens from `first` that lie before `end`.
+// Asks for the tile's worth of tokens from `first` that lie before the item's end. A pass over the
+// keys of a partition asks for its values, a pass over its values for the keys of the next: memory
+// takes longer than a tile.
 template <class T>
-inline void PrefetchNext(const Span<T>& span, const void* cache, std::int64_t first,
-                         std::int64_t end) {
-    if (first >= end) return;
-    const T* rows[kTileTokens];
-    const int count = static_cast<int>(Least<std::int64_t>(kTileTokens, end - first));
-    span.FindRows(cache, first, count, rows);
-    for (int j = 0; j < count; ++j) {
-        for (std::int64_t i = 0; i < span.args.head_dim; i += static_cast<int>(64 / sizeof(T))) {
-            Prefetch(rows[j] + i);
-        }
+inline void PrefetchTile(const Span<T>& span, const void* cache, std::int64_t first) {
+    const std::int64_t stop = Least<std::int64_t>(first + kTileTokens, span.End());
+    for (std::int64_t token = first, count; token < stop; token += count) {
+        const char* row = reinterpret_cast<const char*>(span.RowOf(cache, token));
+        const char* line = row - reinterpret_cast<std::uintptr_t>(row) % 64;
+        count = Least(stop - token, span.RunFrom(token));
+        const char* end = row + count * span.RowElements() * static_cast<std::int64_t>(sizeof(T));
+        for (; line < end; line += 64) PrefetchFar(line);
     }
 }
 
@@ -124,11 +125,11 @@ inline void AttendPartition(const Span<T>& span, std::int64_t partition, std::in
             for (int j = kTileTokens - 1; j >= 0; --j)
                 rows[j] = rows[j >= skipped ? j - skipped : 0];
         }
+        PrefetchTile(span, a.v_cache, start + t);
         if (!is_few) {
             TurnKeys(rows, head_dim, b.keys);
             ScoreTileTurned(b, stride, static_cast<int>(padded), span.num_rows, t);
         } else {
-            PrefetchNext(span, a.k_cache, start + t + kTileTokens, start + end);
             ScoreTileCached(b, padded, rows, head_dim, span.num_rows, t);
         }
         ScaleTile(b, rows, head_dim, span.num_rows, t, kTileTokens);
@@ -156,9 +157,9 @@ inline void AttendPartition(const Span<T>& span, std::int64_t partition, std::in
     for (int t = static_cast<int>(low - start); t < end; t += kTileTokens) {
         const int count = static_cast<int>(Least<std::int64_t>(kTileTokens, end - t));
         span.FindRows(a.v_cache, start + t, count, rows);
+        PrefetchTile(span, a.k_cache, start + t + kPartitionTokens);
         ScaleTile(b, rows, head_dim, span.num_rows, t, count);
         if (is_few && value_dim == padded_value) {
-            PrefetchNext(span, a.v_cache, start + t + kTileTokens, start + end);
             AddValueTile(b, rows, span.num_rows, padded_value, t, count);
             continue;
         }
@@ -221,6 +222,9 @@ inline void AttendItem(const AttentionArgs& a, const AttentionItem& item, std::i
                        const AttentionBuffers& b, float* partials) {
     const Span<T> span(a, item);
     const std::int64_t padded = PaddedValue(a), partial_floats = PartialFloats(a);
+    for (std::int64_t t = 0; t < kPartitionTokens; t += kTileTokens) {
+        PrefetchTile(span, a.k_cache, item.first_partition * kPartitionTokens + t);
+    }
     ScaleQueries(span, stride, b);
     for (int row = 0; row < span.num_rows; ++row)
         Partial{b.states + row * partial_floats}.weight() = 0;

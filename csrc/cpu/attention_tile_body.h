@@ -11,44 +11,40 @@ inline Vec LoadUpTo(const T* p, int count) {
     return count >= kLanes ? Load(p) : LoadN(p, count);
 }
 
-// The scores of R rows for 16 tokens, keys read from the cache. C: the head's registers, all of R
-// rows' queries then stay in registers; 0 where they do not fit.
-template <class T, int R, int C>
-inline void ScoreCached(const float* queries, std::int64_t padded, const T* const rows[kLanes],
-                        int head_dim, float* scores) {
-    Vec query[R][C == 0 ? 1 : C];
-    for (int r = 0; r < R; ++r) {
-        for (int c = 0; c < C; ++c) query[r][c] = Load(queries + r * padded + c * kLanes);
+// One step of the chains of R rows for four tokens, 4 apart; `dims` of the 16 dimensions are there.
+template <class T, int R>
+inline void StepFour(const float* queries, std::int64_t padded, const T* const rows[kLanes], int i,
+                     int dims, Vec sum[R][4]) {
+    Vec query[R];
+    for (int r = 0; r < R; ++r) query[r] = Load(queries + r * padded + i);
+    for (int t = 0; t < 4; ++t) {
+        const Vec k = LoadUpTo(rows[4 * t] + i, dims);
+        for (int r = 0; r < R; ++r) sum[r][t] = Fma(query[r], k, sum[r][t]);
     }
-    Vec parts[R][kLanes];
-    for (int j = 0; j < kLanes; ++j) {
-        Vec sum[R];
-        for (int r = 0; r < R; ++r) sum[r] = Zero();
-        for (int c = 0; c < C; ++c) {
-            const Vec k = Load(rows[j] + c * kLanes);
-            for (int r = 0; r < R; ++r) sum[r] = Fma(query[r][c], k, sum[r]);
-        }
-        for (int i = 0; C == 0 && i < head_dim; i += kLanes) {
-            const Vec k = LoadUpTo(rows[j] + i, head_dim - i);
-            for (int r = 0; r < R; ++r) sum[r] = Fma(Load(queries + r * padded + i), k, sum[r]);
-        }
-        for (int r = 0; r < R; ++r) parts[r][j] = sum[r];
-    }
-    for (int r = 0; r < R; ++r) Store(scores + r * kPartitionTokens, SumEach(parts[r]));
 }
 
+// The scores of R rows for 16 tokens, keys read from the cache; four tokens' chains at a time are
+// in registers. Not inlined, nor is AddValues: among all that the caller holds, their pointers
+// would leave the registers.
 template <class T, int R>
-inline void ScoreCachedRows(const float* queries, std::int64_t padded, const T* const rows[kLanes],
-                            int head_dim, float* scores) {
-    if (head_dim == 4 * kLanes) {
-        return ScoreCached<T, R, 4>(queries, padded, rows, head_dim, scores);
-    }
-    if constexpr (R <= 3) {
-        if (head_dim == 8 * kLanes) {
-            return ScoreCached<T, R, 8>(queries, padded, rows, head_dim, scores);
+[[gnu::noinline]] void ScoreCached(const float* queries, std::int64_t padded,
+                                   const T* const rows[kLanes], int head_dim, float* scores) {
+    const int full = head_dim / kLanes * kLanes;
+    Vec fours[R][4];
+    for (int first = 0; first < 4; ++first) {
+        Vec sum[R][4];
+        for (int r = 0; r < R; ++r) {
+            for (int t = 0; t < 4; ++t) sum[r][t] = Zero();
         }
+        for (int i = 0; i < full; i += kLanes) {
+            StepFour<T, R>(queries, padded, rows + first, i, kLanes, sum);
+        }
+        if (full < head_dim) {
+            StepFour<T, R>(queries, padded, rows + first, full, head_dim - full, sum);
+        }
+        for (int r = 0; r < R; ++r) fours[r][first] = SumFour(sum[r]);
     }
-    ScoreCached<T, R, 0>(queries, padded, rows, head_dim, scores);
+    for (int r = 0; r < R; ++r) Store(scores + r * kPartitionTokens, SumFours(fours[r]));
 }
 
 template <class T>
@@ -59,16 +55,16 @@ inline void ScoreTileCached(const AttentionBuffers& b, std::int64_t padded,
         float* scores = b.scores + tile_start + half;
         int row = 0;
         for (; num_rows - row >= 4; row += 4) {
-            ScoreCachedRows<T, 4>(b.queries + row * padded, padded, rows + half, head_dim,
-                                  scores + row * kPartitionTokens);
+            ScoreCached<T, 4>(b.queries + row * padded, padded, rows + half, head_dim,
+                              scores + row * kPartitionTokens);
         }
         for (; num_rows - row >= 3; row += 3) {
-            ScoreCachedRows<T, 3>(b.queries + row * padded, padded, rows + half, head_dim,
-                                  scores + row * kPartitionTokens);
+            ScoreCached<T, 3>(b.queries + row * padded, padded, rows + half, head_dim,
+                              scores + row * kPartitionTokens);
         }
         for (; num_rows - row >= 1; row += 1) {
-            ScoreCachedRows<T, 1>(b.queries + row * padded, padded, rows + half, head_dim,
-                                  scores + row * kPartitionTokens);
+            ScoreCached<T, 1>(b.queries + row * padded, padded, rows + half, head_dim,
+                              scores + row * kPartitionTokens);
         }
     }
 }
@@ -180,8 +176,8 @@ inline void Soften(float* scores, int first, int last, int low, int high, float 
 
 // Adds the weighted values of `count` tokens to R rows' sums, for C registers of dimensions from i.
 template <class T, int R, int C>
-inline void AddValues(const float* weights, const T* const rows[kTileTokens], int i, int count,
-                      std::int64_t padded, float* sums) {
+[[gnu::noinline]] void AddValues(const float* weights, const T* const rows[kTileTokens], int i,
+                                 int count, std::int64_t padded, float* sums) {
     Vec sum[R][C];
     for (int r = 0; r < R; ++r) {
         for (int c = 0; c < C; ++c) sum[r][c] = Load(sums + r * padded + i + c * kLanes);

@@ -320,6 +320,11 @@ inline IVec Join(IVec high, IVec low) {
 }
 
 inline void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+// To the second cache only: the first has too few misses in flight to hide the memory's latency.
+// Assembly, since g++ takes a function of prefetches for one without effects and drops its calls.
+inline void PrefetchFar(const void* p) {
+    asm volatile("prefetcht1 %0" : : "m"(*static_cast<const char*>(p)));
+}
 
 // 16 x 16: out[i * stride + j] = rows[j][i].
 inline void Transpose(const Vec rows[16], float* out, int stride) {
@@ -330,9 +335,27 @@ inline void Transpose(const Vec rows[16], float* out, int stride) {
     }
 }
 
-// The sums over lanes (in SumLanes' order) of sixteen registers.
-inline Vec SumEach(const Vec parts[16]) {
-    float sums[kLanes];
-    for (int i = 0; i < kLanes; ++i) sums[i] = SumLanes(parts[i]);
-    return Load(sums);
+// SumLanes of sixteen registers, in two parts. See vec_avx512.h.
+inline Vec SumFour(const Vec parts[4]) {
+    __m256 pairs[2];
+    for (int i = 0; i < 2; ++i) {
+        const __m256 a = _mm256_add_ps(parts[2 * i].low, parts[2 * i].high);
+        const __m256 b = _mm256_add_ps(parts[2 * i + 1].low, parts[2 * i + 1].high);
+        pairs[i] =
+            _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+    }
+    return {pairs[0], pairs[1]};
+}
+inline __m256 SumHalves(__m256 a, __m256 b, __m256 c, __m256 d) {
+    const __m256d ad = _mm256_castps_pd(a), bd = _mm256_castps_pd(b);
+    const __m256d cd = _mm256_castps_pd(c), dd = _mm256_castps_pd(d);
+    const __m256 ab = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(ad, bd)),
+                                    _mm256_castpd_ps(_mm256_unpackhi_pd(ad, bd)));
+    const __m256 both = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(cd, dd)),
+                                      _mm256_castpd_ps(_mm256_unpackhi_pd(cd, dd)));
+    return _mm256_add_ps(_mm256_shuffle_ps(ab, both, 0x88), _mm256_shuffle_ps(ab, both, 0xDD));
+}
+inline Vec SumFours(const Vec fours[4]) {
+    return {SumHalves(fours[0].low, fours[1].low, fours[2].low, fours[3].low),
+            SumHalves(fours[0].high, fours[1].high, fours[2].high, fours[3].high)};
 }

@@ -226,6 +226,11 @@ inline IVec Join(IVec high, IVec low) {
 }
 
 inline void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+// To the second cache only: the first has too few misses in flight to hide the memory's latency.
+// Assembly, since g++ takes a function of prefetches for one without effects and drops its calls.
+inline void PrefetchFar(const void* p) {
+    asm volatile("prefetcht1 %0" : : "m"(*static_cast<const char*>(p)));
+}
 
 // 16 x 16: out[i * stride + j] = rows[j][i].
 inline void Transpose(const Vec rows[16], float* out, int stride) {
@@ -257,24 +262,25 @@ inline void Transpose(const Vec rows[16], float* out, int stride) {
     }
 }
 
-// The sums over lanes (in SumLanes' order) of sixteen registers.
-inline Vec SumEach(const Vec parts[16]) {
-    __m512 eights[8], fours[4], twos[2];
-    // Halves added: eights[i] holds 8 lanes each of two registers, ordered so that the end is in
-    // order.
-    for (int i = 0; i < 8; ++i) {
-        const int first = i / 2 + i % 2 * 8;
-        const __m512 a = parts[first].v, b = parts[first + 4].v;
-        eights[i] =
-            _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
-    }
-    for (int i = 0; i < 4; ++i) {
-        const __m512 a = eights[2 * i], b = eights[2 * i + 1];
-        fours[i] =
-            _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
-    }
+// SumLanes of sixteen registers, in two parts. The first leaves of registers t, t + 4, t + 8 and
+// t + 12 four lanes each; the second ends with register r's sum in lane r, given those of t = 0, 1,
+// 2 and 3.
+inline Vec SumFour(const Vec parts[4]) {
+    __m512 eights[2];
     for (int i = 0; i < 2; ++i) {
-        const __m512d a = _mm512_castps_pd(fours[2 * i]), b = _mm512_castps_pd(fours[2 * i + 1]);
+        // One shuffle and one blend, where two shuffles would keep halves in order: sums commute.
+        const __m512 a = parts[2 * i].v, b = parts[2 * i + 1].v;
+        eights[i] =
+            _mm512_add_ps(_mm512_mask_blend_ps(0xFF00, a, b), _mm512_shuffle_f32x4(a, b, 0x4E));
+    }
+    return {_mm512_add_ps(_mm512_shuffle_f32x4(eights[0], eights[1], 0x88),
+                          _mm512_shuffle_f32x4(eights[0], eights[1], 0xDD))};
+}
+inline Vec SumFours(const Vec fours[4]) {
+    __m512 twos[2];
+    for (int i = 0; i < 2; ++i) {
+        const __m512d a = _mm512_castps_pd(fours[2 * i].v);
+        const __m512d b = _mm512_castps_pd(fours[2 * i + 1].v);
         twos[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)),
                                 _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
     }

@@ -249,6 +249,7 @@ inline IVec Join(IVec high, IVec low) {
 }
 
 inline void Prefetch(const void* p) { __builtin_prefetch(p); }
+inline void PrefetchFar(const void* p) { __builtin_prefetch(p, 0, 2); }
 
 // 16 x 16: out[i * stride + j] = rows[j][i].
 inline void Transpose(const Vec rows[16], float* out, int stride) {
@@ -257,7 +258,16 @@ inline void Transpose(const Vec rows[16], float* out, int stride) {
     }
 }
 
-// The sums over lanes (in SumLanes' order) of sixteen registers.
-inline Vec SumEach(const Vec parts[16]) {
-    return Each([=](int i) { return SumLanes(parts[i]); });
+// SumLanes of sixteen registers, in two parts. See vec_avx512.h.
+inline Vec SumFour(const Vec parts[4]) {
+    return Each([=](int i) {
+        const float* lane = parts[i / 4].lane + i % 4;
+        return (lane[0] + lane[8]) + (lane[4] + lane[12]);
+    });
+}
+inline Vec SumFours(const Vec fours[4]) {
+    return Each([=](int i) {
+        const float* lane = fours[i % 4].lane + i / 4 * 4;
+        return (lane[0] + lane[2]) + (lane[1] + lane[3]);
+    });
 }
