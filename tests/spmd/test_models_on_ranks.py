@@ -72,6 +72,7 @@ QUICK = {
     ("deepseek_v3", "attn-tp2-dp2"),
     ("gpt_oss", "ep2-tp2"),
 }
+DUMMIES = {("gemma3", "attn-tp2-dp2"), ("gpt_oss", "ep2-tp2")}
 CASES = [
     pytest.param(
         model,
@@ -107,9 +108,11 @@ def save(name: str, path: Path) -> Checkpoint:
 class Rank:
     """A rank's compiled model and its KV."""
 
-    def __init__(self, checkpoint: Checkpoint, mesh: Mesh, world: FakeWorld) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, mesh: Mesh, world: FakeWorld, *, is_dummy: bool = False
+    ) -> None:
         self.sharding = shard_model(checkpoint, mesh)
-        self.model = load_model(checkpoint, sharding=self.sharding)
+        self.model = load_model(checkpoint, sharding=self.sharding, is_dummy=is_dummy)
         self.pool = DevicePool(
             cache_specs(checkpoint, mesh),
             num_blocks=BLOCKS,
@@ -136,10 +139,12 @@ class Rank:
         return self.compiled(step).clone()  # the next step writes to the same memory
 
 
-def run_all(checkpoint: Checkpoint, mesh: Mesh) -> tuple[FakeWorld, list[Rank], list[Tensor]]:
+def run_all(
+    checkpoint: Checkpoint, mesh: Mesh, *, is_dummy: bool = False
+) -> tuple[FakeWorld, list[Rank], list[Tensor]]:
     """Prefill in two chunks, then a token; ranks with other tokens have another prompt."""
     world = FakeWorld(mesh.num_ranks)
-    ranks = [Rank(checkpoint, mesh.at(r), world) for r in range(mesh.num_ranks)]
+    ranks = [Rank(checkpoint, mesh.at(r), world, is_dummy=is_dummy) for r in range(mesh.num_ranks)]
     tp = mesh.size(mesh.roles["attn_tp"])
 
     def steps(rank: int) -> Tensor:
@@ -151,8 +156,8 @@ def run_all(checkpoint: Checkpoint, mesh: Mesh) -> tuple[FakeWorld, list[Rank], 
     return world, ranks, world.run(steps)
 
 
-def alone(checkpoint: Checkpoint, prompt: list[int]) -> Tensor:
-    rank = Rank(checkpoint, Mesh(), FakeWorld(1))
+def alone(checkpoint: Checkpoint, prompt: list[int], *, is_dummy: bool = False) -> Tensor:
+    rank = Rank(checkpoint, Mesh(), FakeWorld(1), is_dummy=is_dummy)
     with torch.inference_mode():
         return rank.run(prompt, 0)
 
@@ -283,6 +288,56 @@ def test_a_token_has_the_same_bits_however_its_prompt_is_cut(llama: Checkpoint) 
     world, ranks, cut = run_all(llama, Mesh.of(MESHES["tp4"]))
     whole = world.run(lambda rank: ranks[rank].run(PROMPTS[0], 0))
     assert all(torch.equal(a, b) for a, b in zip(cut, whole, strict=True))
+
+
+NEEDED = [
+    pytest.param("gemma3", "attn-tp2-dp2"),
+    pytest.param("deepseek_v3", "ep2"),
+    pytest.param("llama-biases", "tp4", marks=pytest.mark.slow),
+    pytest.param("qwen2-tied-yarn", "tp2", marks=pytest.mark.slow),
+    pytest.param("deepseek_v3", "attn-tp2-dp2", marks=pytest.mark.slow),
+    pytest.param("qwen3_moe", "ep2-tp2", marks=pytest.mark.slow),
+    pytest.param("gpt_oss", "ep2-tp2", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("model", "mesh"), NEEDED)
+def test_without_any_one_collective_logits_are_others(
+    tmp_path: Path, model: str, mesh: str
+) -> None:
+    """Of few tokens, whose sums are gathered, and of more."""
+    widths = MESHES[mesh]
+    world, ranks, _ = run_all(save(model, tmp_path / "model"), Mesh.of(widths))
+    for count in (2, 8):
+
+        def step(rank: int, count: int = count) -> Tensor:
+            return ranks[rank].run(PROMPTS[rank // widths.attn_tp][:count], 0)
+
+        want = world.run(step)
+        calls = [kind for kind, _, _ in world.calls[0]]
+        assert calls
+        for skipped, kind in enumerate(calls):
+            world.skipped = skipped
+            got = world.run(step)
+            world.skipped = None
+            difference = max(float((a - b).abs().max()) for a, b in zip(got, want, strict=True))
+            assert difference > 1e-3, f"{count} tokens: call {skipped}, {kind}, was for nothing"
+
+
+@pytest.mark.parametrize(
+    ("model", "mesh"),
+    [
+        pytest.param(model, mesh, marks=() if (model, mesh) in DUMMIES else pytest.mark.slow)
+        for model, mesh in product(DENSE + SPARSE, ("tp2", "tp4", "attn-tp2-dp2", "ep2-tp2"))
+    ],
+)
+def test_dummies_are_the_same_model_on_every_mesh(tmp_path: Path, model: str, mesh: str) -> None:
+    checkpoint, widths = save(model, tmp_path / "model"), MESHES[mesh]
+    _, _, logits = run_all(checkpoint, Mesh.of(widths), is_dummy=True)
+    for rank, ours in enumerate(logits):
+        theirs = alone(checkpoint, PROMPTS[rank // widths.attn_tp], is_dummy=True)
+        assert float((ours - theirs).abs().max()) < 1e-4 * float(theirs.abs().max())
+        assert float(theirs.std()) > 0
 
 
 @pytest.mark.parametrize("mesh", ["tp4", "attn-tp2-dp2"])
