@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from tokenlight import kernels
+from tokenlight.kernels import OF_ANY_ORDER, OPS, load_backends, withdraw
 from tokenlight.kernels.contract import TUNED
 from tokenlight.kernels.cuda import portable
 from tokenlight.kernels.ops.linear.cuda import MAX_ROWS, Around, few_rows, serves
@@ -93,3 +94,17 @@ def test_what_a_tuned_kernel_leaves_goes_to_the_best_below_it() -> None:
     assert chosen.why_not(kernels.rms_norm.site(x_TD, gain_D, eps=1e-6)) is None
     others = [i.rank for i in kernels.rms_norm.implementations if i.device == "any"]
     assert chosen.rank >= max(others)
+
+
+def test_what_adds_in_any_order_is_withdrawn_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left for a GPU says nothing but `triton` and `reference`."""
+    pytest.importorskip("triton", reason="Triton is installed on Linux x86-64 only")
+    load_backends("cuda")
+    named = {i.backend for op in OPS.values() for i in op.implementations if i.device == "cuda"}
+    assert set(OF_ANY_ORDER) <= named
+    for op in OPS.values():
+        monkeypatch.setattr(op, "implementations", list(op.implementations))
+    for backend in OF_ANY_ORDER:
+        withdraw(backend)
+    left = {i.backend for op in OPS.values() for i in op.implementations if i.device == "cuda"}
+    assert left == {"triton"}

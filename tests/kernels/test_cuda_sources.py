@@ -103,14 +103,19 @@ def test_a_cubin_is_compiled_once_and_then_found(tmp_path: Path, monkeypatch) ->
     source.parent.mkdir()
     source.write_text(SOURCE)
     monkeypatch.setenv("TOKENLIGHT_CACHE", str(tmp_path / "cache"))
-    calls = []
+    calls, versions = [], ["nvrtc-13.0"]
     monkeypatch.setattr(compiling, "compile_nvrtc", lambda *args: calls.append(args) or b"cubin")
+    monkeypatch.setattr(compiling, "nvrtc_version", lambda: versions[-1])
     assert find_cubin(source, ARCH) == find_cubin(source, ARCH) == b"cubin"
     assert calls == [(source, ARCH)]
-    assert [p.name for p in (tmp_path / "cache" / "cubins").iterdir()] == [cubin_name(source, ARCH)]
-    source.write_text(SOURCE + " ")
+    kept = tmp_path / "cache" / "cubins" / "nvrtc-13.0"
+    assert [p.name for p in kept.iterdir()] == [cubin_name(source, ARCH)]
+    versions.append("nvrtc-13.1")
     find_cubin(source, ARCH)
     assert len(calls) == 2
+    source.write_text(SOURCE + " ")
+    find_cubin(source, ARCH)
+    assert len(calls) == 3
 
 
 def test_a_packaged_cubin_needs_no_compiler(tmp_path: Path, monkeypatch) -> None:

@@ -6,7 +6,8 @@ each contract has them.
 """
 
 from tokenlight.kernels._cpu import PackQueue
-from tokenlight.kernels.backends import load_backends, withdraw
+from tokenlight.kernels.ahead import compile_ahead, compile_costs
+from tokenlight.kernels.backends import OF_ANY_ORDER, load_backends, withdraw
 from tokenlight.kernels.explain import explain, explain_tuning
 from tokenlight.kernels.formats import FORMATS, Format
 from tokenlight.kernels.machine import default_device
@@ -48,12 +49,15 @@ from tokenlight.kernels.weight_memory import weight_memory
 
 __all__ = [
     "FORMATS",
+    "OF_ANY_ORDER",
     "OPS",
     "Format",
     "PackQueue",
     "PackedLinear",
     "add",
     "add_rms_norm",
+    "compile_ahead",
+    "compile_costs",
     "concat_columns",
     "embedding",
     "embedding_slice",

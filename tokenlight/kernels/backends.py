@@ -25,6 +25,10 @@ def load_backends(device: str) -> None:
                 import_module(module)
 
 
+OF_ANY_ORDER = ("cuda", "triton_prefill")
+"""Backends that add in another order where rows are few, or many, or are the vendor's."""
+
+
 def withdraw(backend: str) -> None:
     """Compile nothing with this backend from now on, in this process."""
     for op in OPS.values():

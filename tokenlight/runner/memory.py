@@ -116,7 +116,14 @@ def measure_usage(model: CausalLM, shape: ModelShape, limits: Limits) -> Usage:
 def _trials(limits: Limits) -> list[tuple[int, int]]:
     """Tokens and requests of the steps that may need most: kernels choose by both."""
     most, requests = limits.max_step_tokens, limits.max_num_requests
-    sizes = [(most, 1), (most, requests), (min(512, most), 1), (requests, requests)]
+    few = min(most, 32 * requests)
+    sizes = [
+        (most, 1),
+        (most, requests),
+        (min(512, most), 1),
+        (few, requests),
+        (requests, requests),
+    ]
     return [(tokens, min(tokens, each)) for tokens, each in sizes]
 
 

@@ -39,6 +39,7 @@ from tokenlight.runner.resolve import ResolvedConfig, model_shape, resolve, reso
 from tokenlight.runner.sampled import Done, Launched, Sampled
 from tokenlight.runner.sampler import NO_TOKENS, Sampler, num_accepted
 from tokenlight.runner.staged import StagedSteps
+from tokenlight.runner.timeline import Timeline
 from tokenlight.text.grammar.matching import Grammars, Rules
 from tokenlight.text.tokenizer import Tokenizer
 from tokenlight.wire import ModelFacts, SamplingParams
@@ -59,7 +60,9 @@ class ModelRunner:
         config: ResolvedConfig,
         grammars: Grammars | None = None,
         others: OtherRanks | None = None,
+        timeline: Timeline | None = None,
     ) -> None:
+        timeline = timeline or Timeline()
         self._model = model
         self._others = others
         self._kv = kv
@@ -72,8 +75,10 @@ class ModelRunner:
             assert isinstance(model, CompiledModel), (
                 "ranks that lead are not staged: see OtherRanks"
             )
-            self._staged = StagedSteps(model, kv, config, self._sampler, self._prompts)
-        self.full_step_s = self._try_step_s() * config.max_step_tokens
+            with timeline.during("capture"):
+                self._staged = StagedSteps(model, kv, config, self._sampler, self._prompts)
+        with timeline.during("first_steps"):
+            self.full_step_s = self._try_step_s() * config.max_step_tokens
         """Longest that a step can take, long contexts aside: no token costs more than one alone."""
         self.facts: ModelFacts
 
@@ -85,7 +90,7 @@ class ModelRunner:
             ConfigError: what was asked cannot be had on this machine.
             CheckpointError: the model's files cannot be used.
         """
-        started_s = now_s()
+        started_s, timeline = now_s(), Timeline()
         is_dummy = config.model.load_format == "dummy"
         checkpoint = open_checkpoint(Path(config.model.model), has_weights=not is_dummy)
         mesh, machine = mesh_of(config), read_machine()
@@ -96,21 +101,24 @@ class ModelRunner:
         # What torch itself still does is small; its threads would spin on the kernels' cores.
         torch.set_num_threads(1)
         if config.row_invariance == "on" and limits.device == "cuda":
-            # The tuned ones add in another order where rows are few, or are the vendor's.
-            kernels.withdraw("cuda")
+            for backend in kernels.OF_ANY_ORDER:
+                kernels.withdraw(backend)
+        kernels.compile_ahead(limits.device)
         with told_when_out_of_memory(config.cache.memory_fraction):
-            loaded, ranks = load_part(checkpoint, config, limits, rank=0)
+            with timeline.during("weights"):
+                loaded, ranks = load_part(checkpoint, config, limits, rank=0)
             spare_bytes = None
             if limits.device != "cpu":
-                spare_bytes = measure_usage(loaded, shape, limits).spare_bytes(
-                    config.cache.memory_fraction, limits.block_bytes
-                )
+                with timeline.during("trial"):
+                    usage = measure_usage(loaded, shape, limits)
+                spare_bytes = usage.spare_bytes(config.cache.memory_fraction, limits.block_bytes)
             resolved = resolve(config, shape, machine, spare_bytes)
             pool = make_pool(shape.layers, limits, resolved.num_blocks)
-            compiled = compile_for(loaded, pool, limits, ranks)
+            with timeline.during("program"):
+                compiled = compile_for(loaded, pool, limits, ranks)
             model = others.lead(compiled, pool) if others else compiled
             grammars = Grammars(lambda: Tokenizer.from_checkpoint(checkpoint))
-            runner = cls(model, pool, resolved, grammars, others)
+            runner = cls(model, pool, resolved, grammars, others, timeline)
         runner.facts = ModelFacts(
             max_model_tokens=resolved.max_model_tokens,
             vocab_size=checkpoint.config["vocab_size"],
@@ -120,14 +128,7 @@ class ModelRunner:
             weights_bytes=weights_bytes(loaded) if is_dummy else checkpoint.num_bytes,
             load_s=now_s() - started_s,
         )
-        _log.info(
-            event(
-                "model_loaded",
-                device=resolved.device,
-                num_threads=resolved.num_threads,
-                kv_dtype=resolved.kv_dtype,
-            )
-        )
+        _log_loaded(resolved, timeline)
         return runner
 
     def add(
@@ -208,3 +209,16 @@ class ModelRunner:
         started_s = now_s()
         run()
         return now_s() - started_s
+
+
+def _log_loaded(config: ResolvedConfig, timeline: Timeline) -> None:
+    _log.info(
+        event(
+            "model_loaded",
+            device=config.device,
+            num_threads=config.num_threads,
+            kv_dtype=config.kv_dtype,
+        )
+    )
+    costs = kernels.compile_costs() if config.device == "cuda" else {}
+    _log.info(event("ready", **timeline.fields(), **costs))

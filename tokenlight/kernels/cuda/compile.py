@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """CUDA C++ text to a cubin: found in the package, in the user's cache, or compiled by NVRTC.
 
-NVRTC comes with every CUDA build of torch, so no machine needs nvcc. A wheel that is built where
+NVRTC comes with every CUDA build of torch, so no machine needs nvcc. What it makes is kept under
+its version's name, so another NVRTC's is not used. A wheel that is built where
 nvcc is may carry cubins: this file, run as a program, writes them to a directory (CMake's option
 TOKENLIGHT_CUBINS does). They are found by the same name.
 """
@@ -41,10 +42,11 @@ def find_cubin(source: Path, arch: str) -> bytes:
         CompileFailed: NVRTC refused the source.
     """
     name = cubin_name(source, arch)
-    kept = read_env().cache_dir / "cubins" / name
-    for path in (PACKAGED / name, kept):
-        if path.exists():
-            return path.read_bytes()
+    if (packaged := PACKAGED / name).exists():
+        return packaged.read_bytes()
+    kept = read_env().cache_dir / "cubins" / nvrtc_version() / name
+    if kept.exists():
+        return kept.read_bytes()
     cubin = compile_nvrtc(source, arch)
     kept.parent.mkdir(parents=True, exist_ok=True)
     # Two processes may both get here: each renames a whole file into place.
@@ -52,6 +54,14 @@ def find_cubin(source: Path, arch: str) -> bytes:
         file.write(cubin)
     os.replace(file.name, kept)
     return cubin
+
+
+def nvrtc_version() -> str:
+    """Of the library that would compile here."""
+    from cuda.bindings import nvrtc
+
+    _, major, minor = nvrtc.nvrtcVersion()
+    return f"nvrtc-{major}.{minor}"
 
 
 def compile_nvrtc(source: Path, arch: str) -> bytes:

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from tokenlight.kernels.cuda.compile import ARCH, find_cubin
+from tokenlight.kernels.cuda.ahead import CUBINS
+from tokenlight.kernels.cuda.compile import ARCH, sources
 
 
 class LaunchFailed(Exception):
@@ -39,6 +40,11 @@ def _arch() -> str:
     return ARCH if (major, minor) == (9, 0) else f"sm_{major}{minor}"
 
 
+def compile_ahead() -> None:
+    """Begin to compile every source for the current device."""
+    CUBINS.begin(sources(), _arch())
+
+
 class Source:
     """A `cuda.cu`. Its library is loaded at the first launch of one of its kernels."""
 
@@ -52,7 +58,7 @@ class Source:
     def library(self) -> Any:
         from cuda.bindings import driver
 
-        cubin = find_cubin(self.path, _arch())
+        cubin = CUBINS.get(self.path, _arch())
         status, library = driver.cuLibraryLoadData(cubin, [], [], 0, [], [], 0)
         _check(status, f"loading {self.path}")
         return library
