@@ -3,6 +3,11 @@
 // blocking.
 
 constexpr int kColumns = 4;
+// Rows so few that they wait for memory: they ask for the next columns' weights, where the machine
+// would not, as each is a stream that ends.
+constexpr int kWaitingRows = 2;
+// Rows whose sums the registers hold.
+constexpr int kDenseRows = kMaxTileRows >= 16 ? 6 : 4;
 
 // Rows of plain numbers.
 template <class T>
@@ -17,6 +22,9 @@ struct PlainRows {
         const T* w = reinterpret_cast<const T*>(first);
         const std::int64_t full = a.k / kLanes * kLanes;
         for (std::int64_t i = 0; i < full; i += kLanes) {
+            if constexpr (R <= kWaitingRows) {
+                for (int c = 0; c < C; ++c) Prefetch(w + (C + c) * a.k + i);
+            }
             Vec wi[C];
             for (int c = 0; c < C; ++c) wi[c] = Load(w + c * a.k + i);
             for (int r = 0; r < R; ++r) {
@@ -51,6 +59,11 @@ struct Fp8Rows {
                 float value;
                 std::memcpy(&value, w + c * row_bytes, sizeof(value));
                 scale[c] = Set(value * kFp8Unit);
+            }
+            if constexpr (R <= kWaitingRows) {
+                for (int i = 0; i < kBlockBytes; i += 64) {
+                    for (int c = 0; c < C; ++c) Prefetch(w + (C + c) * row_bytes + i);
+                }
             }
             for (int i = 0; i < G; i += kLanes) {
                 Vec wi[C];
@@ -110,6 +123,9 @@ inline void DenseProduct(const LinearArgs& a, Worker& worker) {
         const std::int64_t first = chunk * width;
         const std::int64_t last = Least(a.n, first + width);
         std::int64_t row = 0;
+        for (; a.num_rows - row >= kDenseRows; row += kDenseRows) {
+            DenseRows<Rows, kDenseRows>(a, row, first, last);
+        }
         for (; a.num_rows - row >= 4; row += 4) DenseRows<Rows, 4>(a, row, first, last);
         for (; a.num_rows - row >= 2; row += 2) DenseRows<Rows, 2>(a, row, first, last);
         for (; a.num_rows - row >= 1; row += 1) DenseRows<Rows, 1>(a, row, first, last);
