@@ -15,13 +15,19 @@ class ParallelConfig:
     """Ranks that share every layer."""
 
     dp: int = field(default=1, metadata=flag("--data-parallel-size"))
-    """Groups of ranks that have different tokens in attention, and share the other layers."""
+    """Groups of ranks that have different tokens in attention, and share the other layers.
+
+    Each has up to --max-num-seqs requests, and KV of its own.
+    """
 
     attn_tp: int | None = field(default=None, metadata=flag("--attn-tp-size"))
     """Ranks that share the heads of attention. Default: --tensor-parallel-size."""
 
     dense_tp: int | None = field(default=None, metadata=flag("--dense-tp-size"))
-    """Ranks that share a dense feed-forward layer. Default: all."""
+    """Ranks that share a dense feed-forward layer. Default: all.
+
+    1 beside expert parallelism lets tokens be sent to their experts' ranks alone.
+    """
 
     moe_tp: int | None = field(default=None, metadata=flag("--moe-tp-size"))
     """Ranks that share each expert. Default: what --expert-parallel-size leaves."""
