@@ -1,38 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-import torch
+from dataclasses import replace
 
-from tokenlight.kernels.case import Case, Part, generator, row_slices, rows_part
-from tokenlight.kernels.ops.linear.cases import make_weight
+from tokenlight.kernels.case import Case
+from tokenlight.kernels.ops.norm_linear.cases import SHAPES, WEIGHTS, normed_case, parts
 
-_WEIGHTS = ("f32", "bf16", "q8_0", "q4_k")
+__all__ = ["benches", "cases", "parts"]
 
 
 def cases(device: str) -> list[Case]:
-    shapes = [(1, 16, 256), (7, 48, 768), (16, 38, 512), (25, 40, 256), (0, 16, 256)]
-    return [_case(name, t, n, k, device, biased=t == 7) for name in _WEIGHTS for t, n, k in shapes]
+    return [_case(w, shape, device, biased=shape[0] == 7) for w in WEIGHTS for shape in SHAPES]
 
 
 def benches(device: str) -> list[Case]:
-    return [_case("bf16", t, 24576, 4096, device, biased=False) for t in (1, 16)]
+    return [_case("bf16", (t, 24576, 4096), device, biased=False) for t in (1, 16)]
 
 
-def parts(case: Case) -> list[Part]:
-    return [rows_part(case, rows, row_args=(0,)) for rows in row_slices(case.args[0].shape[0])]
-
-
-def _case(name: str, t: int, n: int, k: int, device: str, *, biased: bool) -> Case:
-    g = generator(t)
-    weight, weight_format = make_weight(name, n, k, device)
-    x_TK = 3 * torch.randn(t, k, generator=g)
-    gain_K = 1 + 0.1 * torch.randn(k, generator=g)
-    bias_N = torch.randn(n, generator=g).to(device) if biased else None
-    return Case(
-        name=f"{name} {t}x{n}x{k}",
-        args=(x_TK.to(device), gain_K.to(device), weight, bias_N),
-        kwargs={"eps": 1e-5, "format": weight_format},
-        rtol=1e-3,
-        atol=2e-3,
-        activations=(0, 1, 3),
-        num_bytes=weight.numel() * weight.element_size() + 4 * t * (n + k),
-        num_flops=2 * t * n * k,
-    )
+def _case(name: str, shape: tuple[int, int, int], device: str, *, biased: bool) -> Case:
+    # A product of two results has the error of each, times the other.
+    return replace(normed_case(name, shape, device, biased=biased), rtol=1e-3, atol=2e-3)
