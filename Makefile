@@ -115,9 +115,10 @@ bench-spmd: $(STAMPS)/dev  ## what compiling a model costs, what ranks send; BAR
 	$(BIN)/python -m benchmarks.spmd
 
 bench-gpu: $(STAMPS)/dev  ## the engine on a GPU, dummy weights in known shapes; BAR lines, bench-gpu.json
-	$(BIN)/python -m benchmarks.gpu_step tiny 16 --no-profile
+	rm -f bench-gpu-step.json bench-gpu-kernels.json
+	-$(BIN)/python -m benchmarks.gpu_step tiny 16 --no-profile --json bench-gpu-step.json
 	-$(BIN)/python -m benchmarks.gpu_kernels --json bench-gpu-kernels.json
-	$(BIN)/python -m benchmarks.gpu --json bench-gpu.json $(ARGS)
+	$(BIN)/python -m benchmarks.gpu --json bench-gpu.json --also bench-gpu-step.json bench-gpu-kernels.json $(ARGS)
 
 bench-front: $(STAMPS)/dev  ## prompts, masks, streams, sessions of clients: what the front costs; BAR lines
 	$(BIN)/python -m benchmarks.front

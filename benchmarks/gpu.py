@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine on a GPU, through AsyncLLM: scheduled, sampled, delivered. Prints BAR lines and JSON.
 
-`python -m benchmarks.gpu [--json FILE] [--shapes qwen3_8b llama_1b] [--quick]`: models of known
-shapes with dummy weights. A rate is that of one user: the inverse of the time of a step, from the
-difference of two runs of different lengths on the same prompts, which the prefix cache holds.
+`python -m benchmarks.gpu [--json FILE] [--shapes qwen3_8b llama_1b] [--also FILE ...] [--quick]`:
+models of known shapes with dummy weights. `--also` adds what `gpu_kernels` and `gpu_step` kept, so
+that every bar of the GPU engine has its line here; what nobody measured is missed. A rate is that
+of one user: the inverse of the time of a step, from the difference of two runs of different lengths
+on the same prompts, which the prefix cache holds.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.bars import Bar, report
+from benchmarks.gpu_kernels import BARS as KERNEL_BARS
 from benchmarks.gpu_models import (
     SHAPES,
     attention_flops,
@@ -49,7 +52,10 @@ BARS = [
     Bar("ready_s_dummy", "<=", 25),
     Bar("ready_s_dummy_again", "<=", 15),
     Bar("host_us_per_step_b16", "<=", 150),
+    *KERNEL_BARS,
 ]
+REPORTED = ("qwen3_30b_a3b_b1", "b1_beside_8k_prefill_worst_gap_ms")
+"""Figures that are asked for without a bound."""
 # tokens/s/user of vLLM 0.22.1 on one H200, CUDA graphs, its defaults, the same shapes.
 PEER = {
     "qwen3_8b_b1": 192, "qwen3_8b_b4": 188, "qwen3_8b_b16": 180,
@@ -139,18 +145,21 @@ class Bench:
         return 1e3 * max(gaps_s)
 
 
-def engine_config(folder: Path) -> EngineConfig:
+def engine_config(folder: Path, kv_dtype: str = "auto") -> EngineConfig:
     return EngineConfig(
         model=ModelConfig(model=str(folder), load_format="dummy"),
-        cache=CacheConfig(),
+        cache=CacheConfig(kv_dtype=kv_dtype),
         scheduler=SchedulerConfig(max_num_requests=32, max_model_tokens=60000),
         device="cuda",
     )
 
 
-async def start(folder: Path, shape: str, measured: dict[str, float], name: str) -> Bench:
+async def start(
+    folder: Path, shape: str, measured: dict[str, float], name: str, kv_dtype: str = "auto"
+) -> Bench:
+    """The engine logs where the time to ready went."""
     started_s = time.perf_counter()
-    llm = await AsyncLLM.start(engine_config(folder))
+    llm = await AsyncLLM.start(engine_config(folder, kv_dtype), log_level="info")
     measured[name] = time.perf_counter() - started_s
     return Bench(llm, SHAPES[shape]["vocab_size"], measured)
 
@@ -180,6 +189,13 @@ async def bench_8b(parent: Path, measured: dict[str, float], *, is_quick: bool) 
         await bench.llm.close()
     again = await start(folder, "qwen3_8b", measured, "ready_s_dummy_again")
     await again.llm.close()
+    short = await start(folder, "qwen3_8b", measured, "ready_s_dummy_fp8_kv", kv_dtype="fp8")
+    try:
+        for batch in (1, 4):
+            measured[f"qwen3_8b_50k_b{batch}_fp8_kv"] = await short.rate(batch, LONG_TOKENS, 60)
+        _say(measured)
+    finally:
+        await short.llm.close()
 
 
 async def bench_1b(parent: Path, measured: dict[str, float]) -> None:
@@ -188,6 +204,16 @@ async def bench_1b(parent: Path, measured: dict[str, float]) -> None:
     try:
         measured["llama_1b_b1"] = await bench.rate(1, 512, 400)
         measured["llama_1b_b16"] = await bench.rate(16, 512, 200)
+    finally:
+        await bench.llm.close()
+    _say(measured)
+
+
+async def bench_30b_a3b(parent: Path, measured: dict[str, float]) -> None:
+    folder = write_model("qwen3_30b_a3b", parent)
+    bench = await start(folder, "qwen3_30b_a3b", measured, "ready_s_qwen3_30b_a3b")
+    try:
+        measured["qwen3_30b_a3b_b1"] = await bench.rate(1, 512, 200)
     finally:
         await bench.llm.close()
     _say(measured)
@@ -209,7 +235,9 @@ def _say(measured: dict[str, float]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--shapes", nargs="+", default=["qwen3_8b", "llama_1b"])
+    shapes = ["qwen3_8b", "llama_1b", "qwen3_30b_a3b"]
+    parser.add_argument("--shapes", nargs="+", default=shapes, choices=shapes)
+    parser.add_argument("--also", nargs="*", type=Path, default=[])
     parser.add_argument("--quick", action="store_true", help="short contexts only")
     args = parser.parse_args()
     measured: dict[str, float] = {}
@@ -220,20 +248,41 @@ def main() -> int:
             try:
                 if shape == "llama_1b":
                     asyncio.run(bench_1b(Path(parent), measured))
+                elif shape == "qwen3_30b_a3b":
+                    asyncio.run(bench_30b_a3b(Path(parent), measured))
                 else:
                     asyncio.run(bench_8b(Path(parent), measured, is_quick=args.quick))
             except Exception as fault:  # what was measured before is worth keeping
-                missing |= {bar.name: f"{type(fault).__name__}: {fault}"[:200] for bar in BARS}
-                print(f"{shape}: {type(fault).__name__}: {fault}", flush=True)
-        if "host_us_per_step_b16" not in measured:
-            missing["host_us_per_step_b16"] = "printed by `python -m benchmarks.gpu_step`"
+                why = f"{shape}: {type(fault).__name__}: {fault}"[:200]
+                missing |= {bar.name: why for bar in BARS if bar not in KERNEL_BARS}
+                print(why, flush=True)
+    measured |= also(args.also)
     print(f"clocks after: {clocks()}")
     if args.json is not None:
         args.json.write_text(json.dumps({"measured": measured, "peer": PEER}, indent=1))
     for name, theirs in PEER.items():
         if name in measured:
             print(f"{name}: {measured[name]:.1f}, vLLM {theirs}")
-    return report(BARS, measured, missing)
+    return report_all(measured, missing)
+
+
+def also(files: Sequence[Path]) -> dict[str, float]:
+    """What other benches kept; a file that is not there says nothing, and its bars are missed."""
+    found: dict[str, float] = {}
+    for file in files:
+        if file.exists():
+            found |= json.loads(file.read_text())["measured"]
+    return found
+
+
+def report_all(measured: dict[str, float], missing: dict[str, str]) -> int:
+    """A line for every bar, and for every figure that has none."""
+    for name in REPORTED:
+        value = measured.get(name)
+        print(f"REPORTED {name} {'none (not measured)' if value is None else f'{value:.4g}'}")
+    others = {bar.name: "not among the --also files" for bar in KERNEL_BARS}
+    others["host_us_per_step_b16"] = "not among the --also files"
+    return report(BARS, measured, {**missing, **others})
 
 
 if __name__ == "__main__":

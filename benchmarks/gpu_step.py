@@ -9,6 +9,7 @@ alone, what the loop's thread spent outside waiting for the device, and torch's 
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -108,7 +109,10 @@ def play(
     return clock
 
 
-def measure(runner: ModelRunner, name: str, batch: int, args: argparse.Namespace) -> None:
+def measure(
+    runner: ModelRunner, name: str, batch: int, args: argparse.Namespace
+) -> dict[str, float]:
+    """Print a batch's figures; those that a bar is about, by its name."""
     play(runner, batch, PROFILED_STEPS, args.context)
     clock = play(runner, batch, args.steps, args.context)
     step_us = (clock.ended_s - clock.started_s) / args.steps * 1e6
@@ -123,6 +127,7 @@ def measure(runner: ModelRunner, name: str, batch: int, args: argparse.Namespace
         with profile(activities=[ProfilerActivity.CUDA]) as profiled:
             play(runner, batch, PROFILED_STEPS, args.context)
         print_kernels(profiled)
+    return {f"host_us_per_step_b{batch}": host_us}
 
 
 def replay_us(runner: ModelRunner, batch: int) -> float:
@@ -160,6 +165,7 @@ def main() -> None:
     parser.add_argument("--block-size", type=int, default=CacheConfig().block_tokens)
     parser.add_argument("--steps", type=int, default=NUM_STEPS)
     parser.add_argument("--no-profile", action="store_true")
+    parser.add_argument("--json", type=Path, help="where to keep what bars are about")
     args = parser.parse_args()
     changes = {} if args.layers is None else {"num_hidden_layers": args.layers}
     count_waits()
@@ -179,8 +185,11 @@ def main() -> None:
             )
         )
         print(f"{args.shape} loaded in {time.perf_counter() - started_s:.1f} s", flush=True)
+        measured: dict[str, float] = {}
         for batch in args.batches:
-            measure(runner, args.shape, batch, args)
+            measured |= measure(runner, args.shape, batch, args)
+    if args.json is not None:
+        args.json.write_text(json.dumps({"measured": measured}, indent=1))
 
 
 if __name__ == "__main__":

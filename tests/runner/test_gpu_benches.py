@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be run on a GPU is ready: every bar has its line, and the load runs on a CPU too."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import gpu
+from benchmarks.gpu_load import MOST_GROWTH_BYTES, grown, wrongs
+from tests.engine.rig import GREEDY
+from tokenlight.wire import Delta, SamplingParams, TokenLogprobs
+
+ROOT = Path(__file__).parents[2]
+BARS = """
+    qwen3_8b_b1 qwen3_8b_b4 qwen3_8b_b16 qwen3_8b_50k_b1 qwen3_8b_50k_b4 llama_1b_b1
+    gemm_chain_m1 gemm_chain_m4 gemm_chain_m16 gqa_b1_1k_us gqa_b1_4k_us gqa_b1_16k_us gqa_b1_32k_us
+    gqa_b8_32k_us sampler_b1_us sampler_b16_us append_1k_on_50k_ms prefill_8k_tflops
+    sampled_b1_over_greedy grammar_b1_over_greedy host_us_per_step_b16 ready_s_dummy
+    ready_s_dummy_again
+"""
+REPORTED = ["qwen3_30b_a3b_b1", "b1_beside_8k_prefill_worst_gap_ms"]
+
+
+def lines(capsys: pytest.CaptureFixture[str], kind: str) -> dict[str, list[str]]:
+    told = [line.split() for line in capsys.readouterr().out.splitlines()]
+    return {words[1]: words[2:] for words in told if words[0] == kind}
+
+
+def test_what_nobody_measured_is_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert gpu.report_all({}, {}) == 1
+    told = lines(capsys, "BAR")
+    assert sorted(told) == sorted(BARS.split())
+    assert all(words[0] == "none" and words[2] == "missed" for words in told.values())
+    gpu.report_all({}, {})
+    assert list(lines(capsys, "REPORTED")) == REPORTED
+
+
+def test_what_others_kept_is_told_with_the_rest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "step.json"
+    kept.write_text(json.dumps({"measured": {"host_us_per_step_b16": 90.0}}))
+    measured = gpu.also([kept, tmp_path / "none.json"])
+    assert gpu.report_all({**measured, "qwen3_8b_b1": 234.0}, {}) == 1
+    told = lines(capsys, "BAR")
+    assert told["host_us_per_step_b16"] == ["90", "<=150", "ok"]
+    assert told["qwen3_8b_b1"] == ["234", ">=235", "missed"]
+    assert told["gemm_chain_m1"][0] == "none"
+
+
+def delta(num_tokens: int, finish_reason: str | None = None, **more: object) -> Delta:
+    return Delta(
+        request_id="a",
+        token_ids=[7] * num_tokens,
+        num_cached_tokens=0,
+        finish_reason=finish_reason,
+        **more,
+    )
+
+
+LOGPROBS = [TokenLogprobs(-0.5, [7], [-0.5])]
+
+
+@pytest.mark.parametrize(
+    ("deltas", "sampling", "said"),
+    [
+        ([delta(2), delta(1, "length")], GREEDY, []),
+        ([delta(1), delta(1, "length")], GREEDY, ["2 tokens of 3"]),
+        ([delta(1, "stop", num_sampled_tokens=2)], GREEDY, []),
+        ([delta(1, "stop", num_sampled_tokens=9)], GREEDY, ["stopped after 9"]),
+        ([delta(1, "abort")], GREEDY, ["ended by abort"]),
+        ([delta(3, "length", logprobs=3 * LOGPROBS)], SamplingParams(num_logprobs=1), []),
+        ([delta(3, "length", logprobs=LOGPROBS)], SamplingParams(num_logprobs=1), ["1 log-prob"]),
+        ([delta(3, "length")], SamplingParams(num_prompt_logprobs=0), ["0 log-probabilities of"]),
+    ],
+)
+def test_a_load_sees_what_is_wrong(
+    deltas: list[Delta], sampling: SamplingParams, said: list[str]
+) -> None:
+    found = wrongs(deltas, [1, 2, 3, 4], 3, sampling)
+    assert [a.startswith(b) for a, b in zip(found, said, strict=True)] == [True] * len(said)
+
+
+def test_a_load_sees_a_leak() -> None:
+    held = {"resident": 1 << 30, "gpu": 100 << 30}
+    assert grown(held, {"resident": (1 << 30) + MOST_GROWTH_BYTES, "gpu": 101 << 30}) == []
+    assert len(grown(held, {"resident": 2 << 30, "gpu": 103 << 30})) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_twenty_seconds_of_load_on_a_cpu_find_nothing() -> None:
+    command = [sys.executable, "-m", "benchmarks.gpu_load", "tiny", "--device", "cpu"]
+    command += ["--seconds", "20", "--users", "6", "--context", "512"]
+    done = subprocess.run(
+        [*command, "--kv-cache-bytes", "4000000"],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    assert "LOAD 20 s seed 1: 0 faults" in done.stdout
+    told = json.loads(done.stdout[: done.stdout.index("LOAD")])
+    assert told["ends"]["length"] > 5
