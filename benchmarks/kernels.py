@@ -6,12 +6,14 @@ python -m benchmarks.kernels [--op NAME] [--case TEXT] [--device cpu|cuda] [--th
 The roofline is the larger of the least bytes over the bandwidth, and the least operations over the
 peak, both measured in this run: a machine that is slower today lowers both. Cases that caches hold
 are not set against the memory's bandwidth. `--keep` stores what is measured as the baseline of this
-machine, beside which later runs are printed.
+machine and number of threads; later runs are printed beside it, and end with 1 and the names of
+what became slower by more than `--slack`, by shares of the roofline where there are any.
 """
 
 import argparse
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +24,7 @@ from tokenlight.kernels import OPS, _cpu, set_num_threads
 from tokenlight.kernels.backends import load_backends
 from tokenlight.kernels.case import Case
 from tokenlight.kernels.contract import REFERENCE, Implementation, Op
+from tokenlight.kernels.formats.scaled import FP8
 from tokenlight.kernels.machine import default_device
 from tokenlight.kernels.tuning import benches_of, best_s, machine_facts, measure
 
@@ -47,6 +50,13 @@ class Peaks(NamedTuple):
         )
 
 
+class Kept(NamedTuple):
+    """What a baseline has of one implementation on one case."""
+
+    share: float
+    us: float
+
+
 class Measured(NamedTuple):
     """One implementation on one case."""
 
@@ -62,12 +72,18 @@ class Measured(NamedTuple):
     def key(self) -> str:
         return f"{self.op} {self.backend} {self.case}"
 
-    def line(self, kept: dict[str, float] | None) -> str:
+    def speed_over(self, kept: Kept) -> float:
+        """This run's speed over the baseline's, below 1 where it is slower."""
+        if self.share and kept.share:
+            return self.share / kept.share
+        return kept.us / (self.seconds * 1e6)
+
+    def line(self, kept: Kept | None) -> str:
         told = [f"{self.op:16} {self.backend:10} {self.case:38} {self.seconds * 1e6:10.1f} us"]
         told.append(f"{self.share:5.0%} of roofline" if self.share else " " * 17)
         if kept is not None:
-            of_roofline = f", {kept['share']:.0%}" if kept["share"] else ""
-            told.append(f"(baseline {kept['us']:.1f} us{of_roofline})")
+            of_roofline = f", {kept.share:.0%}" if kept.share else ""
+            told.append(f"x{self.speed_over(kept):.2f} of baseline ({kept.us:.1f} us{of_roofline})")
         if self.over_reference is not None:
             told.append(f"x{self.over_reference:.1f} of reference")
         return " ".join(told).rstrip()
@@ -100,7 +116,8 @@ def _cuda_peaks() -> Peaks:
 
 def roofline_s(op: Op[..., Any], case: Case, peaks: Peaks) -> float:
     """The least time of a case; 0 where a cache makes it less than the memory would."""
-    is_int = op.takes_format and not case.kwargs["format"].is_dense
+    weight_format = case.kwargs["format"] if op.takes_format else None
+    is_int = weight_format is not None and not weight_format.is_dense and weight_format not in FP8
     computed_s = case.num_flops / (peaks.int_ops_per_s if is_int else peaks.float_ops_per_s)
     moved_s = case.num_bytes / peaks.bytes_per_s
     is_cached = moved_s > computed_s and case.num_bytes < CACHED_BYTES
@@ -139,28 +156,49 @@ def _beside(
     )
 
 
-Baselines = dict[str, dict[str, dict[str, float]]]  # machine -> key -> share and microseconds
+Baselines = dict[str, dict[str, Kept]]  # machine -> key
 
 
 def load_baselines(path: Path = BASELINES) -> Baselines:
-    return json.loads(path.read_text()) if path.exists() else {}
+    stored = json.loads(path.read_text()) if path.exists() else {}
+    return {
+        machine: {key: Kept(**figures) for key, figures in by_key.items()}
+        for machine, by_key in stored.items()
+    }
 
 
 def keep(machine: str, found: list[Measured], path: Path = BASELINES) -> None:
     baselines = load_baselines(path)
     baselines[machine] = baselines.get(machine, {}) | {
-        m.key: {"share": round(m.share, 4), "us": round(m.seconds * 1e6, 2)} for m in found
+        m.key: Kept(round(m.share, 4), round(m.seconds * 1e6, 2)) for m in found
     }
-    path.write_text(json.dumps(baselines, indent=1, sort_keys=True) + "\n")
+    stored = {
+        machine: {key: kept._asdict() for key, kept in by_key.items()}
+        for machine, by_key in baselines.items()
+    }
+    path.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
 
 
-def main() -> None:
+def slower(found: list[Measured], kept: dict[str, Kept], slack: float) -> list[str]:
+    """Lines of what lost more than `slack` of its baseline's speed, the most first."""
+    over = {m.key: m.speed_over(kept[m.key]) for m in found if m.key in kept}
+    lost = sorted((speed, key) for key, speed in over.items() if speed < 1 - slack)
+    return [f"slower: {key}, x{speed:.2f} of its baseline" for speed, key in lost]
+
+
+def main() -> int:
+    """Measure, print, and compare with the baseline or keep a new one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--op", choices=sorted(OPS))
     parser.add_argument("--case", default="", help="only cases whose name has this text")
     parser.add_argument("--device", choices=["cpu", "cuda"], default=default_device())
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--keep", action="store_true", help="store the shares as the baseline")
+    parser.add_argument(
+        "--keep", action="store_true", help="store what is measured as the baseline"
+    )
+    parser.add_argument(
+        "--slack", type=float, default=0.25, help="loss that is noise; default 0.25"
+    )
     args = parser.parse_args()
     if args.threads:
         set_num_threads(args.threads)
@@ -181,7 +219,16 @@ def main() -> None:
                     found.append(one)
     if args.keep:
         keep(machine, found)
+        print(f"kept {len(found)} figures of {machine} in {BASELINES}")
+        return 0
+    lost = slower(found, kept, args.slack)
+    print(
+        "\n".join(
+            lost or [f"{len(found)} measured, {sum(m.key in kept for m in found)} kept before"]
+        )
+    )
+    return 1 if lost else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.kernels import Measured, Peaks, keep, load_baselines, measured, roofline_s
+from benchmarks.kernels import (
+    Kept,
+    Measured,
+    Peaks,
+    keep,
+    load_baselines,
+    measured,
+    roofline_s,
+    slower,
+)
 from tokenlight.kernels import FORMATS, OPS
 from tokenlight.kernels.case import Case
 
@@ -41,10 +50,22 @@ def test_a_baseline_is_kept_by_machine_and_stands_beside(tmp_path: Path) -> None
     keep("other", [MEASURED._replace(share=0.1)], path)
     keep("this", [MEASURED._replace(case="9x9", share=0.0)], path)
     kept = load_baselines(path)
-    assert kept["this"][MEASURED.key] == {"share": 0.8, "us": 2000.0}
+    assert kept["this"][MEASURED.key] == Kept(share=0.8, us=2000.0)
     assert set(kept) == {"this", "other"}
     line = MEASURED._replace(share=0.9).line(kept["this"][MEASURED.key])
-    assert "90% of roofline (baseline 2000.0 us, 80%) x3.0 of reference" in line
+    assert "90% of roofline x1.12 of baseline (2000.0 us, 80%) x3.0 of reference" in line
+
+
+def test_what_became_slower_is_named() -> None:
+    kept = {MEASURED.key: Kept(share=0.8, us=2000.0)}
+    # The machine is slower today, and so is its roofline.
+    assert slower([MEASURED._replace(seconds=9e-3, share=0.7)], kept, 0.25) == []
+    (line,) = slower([MEASURED._replace(share=0.4)], kept, 0.25)
+    assert line == f"slower: {MEASURED.key}, x0.50 of its baseline"
+    # Where a cache holds the operands, by the time itself.
+    cached = {MEASURED.key: Kept(share=0.0, us=1000.0)}
+    assert "x0.50" in slower([MEASURED._replace(share=0.0)], cached, 0.25)[0]
+    assert slower([MEASURED._replace(case="new")], kept, 0.25) == []
 
 
 def test_each_kernel_is_measured_beside_the_reference() -> None:

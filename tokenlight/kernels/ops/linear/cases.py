@@ -112,7 +112,7 @@ def benches(device: str) -> list[Case]:
     # Larger than the caches, as the weights of a whole model are.
     made += [
         _case(str(f), t, n, k, device, whole=False, biased=False)
-        for f in TILE16.values()
+        for f in (*TILE16.values(), FP8[0])
         for n, k, t in ((32768, 1024, 1), (4096, 1024, 8), (4096, 1024, 128))
     ]
     return made + [
