@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c const
 CPP := $(shell find csrc -name '*.cc' -o -name '*.h' -o -name 'CMakeLists.txt' 2>/dev/null)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help setup serve fix check test test-agents test-expectations test-installed ci-slow bench bench-slice bench-breadth bench-control bench-cpu bench-front bench-splits bench-spmd bench-gpu test-cuda docs size clean
+.PHONY: help setup serve fix check test test-agents test-expectations test-installed ci-slow bench bench-slice bench-breadth bench-control bench-cpu bench-front bench-splits bench-spmd bench-gpu test-cuda sanitize-cuda docs size clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -93,6 +93,9 @@ test-installed:  ## build sdist and wheel, install one (FROM=wheel or sdist) for
 test-cuda: $(STAMPS)/dev  ## what needs a GPU: the engine beside transformers, every op beside its reference
 	$(BIN)/pytest -q -m "cuda and not multi_gpu" $(ARGS)
 	$(BIN)/pytest -q tests/kernels/test_conformance.py
+
+sanitize-cuda: $(STAMPS)/dev  ## an engine of tiny shapes on a GPU under compute-sanitizer: memcheck, then racecheck
+	bash scripts/sanitize_cuda.sh $(BIN)/python $(ARGS)
 
 ci-slow: $(STAMPS)/dev  ## sanitizers, aarch64 build, slow tests, a fresh clone installed and served
 	bash scripts/sanitize.sh

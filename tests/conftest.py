@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every room's tests share: the default model's file, and options."""
 
+import functools
 from pathlib import Path
 
 import pytest
 
 from tokenlight.base.env import read_env
 from tokenlight.checkpoint import fetch_default_model
+
+_NUM_GPUS = {"cuda": 1, "multi_gpu": 2}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,6 +19,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="tiny",
         help="tiny (random weights), default, or a GGUF file",
     )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What needs GPUs is collected everywhere, and skipped where they are not."""
+    wanted = max(
+        (num for mark, num in _NUM_GPUS.items() if item.get_closest_marker(mark)), default=0
+    )
+    if wanted and (found := _num_gpus()) < wanted:
+        pytest.skip(f"needs {wanted} CUDA GPUs, torch sees {found}")
+
+
+@functools.cache
+def _num_gpus() -> int:
+    import torch  # by the tests that ask alone: others must not import it
+
+    return torch.cuda.device_count()
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import dataclasses
 import math
 import random
 from pathlib import Path
+from statistics import mean, pstdev
 
 import pytest
 import torch
@@ -50,10 +51,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def load(folder: Path, row_invariance: str) -> Rig:
+def load(folder: Path, row_invariance: str, kv_dtype: str = "auto") -> Rig:
     config = EngineConfig(
         model=ModelConfig(model=str(folder)),
-        cache=CacheConfig(kv_cache_bytes=256 << 20),
+        cache=CacheConfig(kv_cache_bytes=256 << 20, kv_dtype=kv_dtype),
         scheduler=SchedulerConfig(max_num_requests=NUM_REQUESTS, max_step_tokens=256),
         device="cuda",
         row_invariance=row_invariance,
@@ -68,7 +69,13 @@ def fast(folder: Path) -> Rig:
 
 
 @pytest.fixture(scope="module")
-def exact(folder: Path, fast: Rig) -> Rig:
+def short(folder: Path) -> Rig:
+    """With keys and values in float8."""
+    return load(folder, "off", kv_dtype="fp8")
+
+
+@pytest.fixture(scope="module")
+def exact(folder: Path, fast: Rig, short: Rig) -> Rig:
     """With row-invariant kernels. Loaded last: no others are bound afterwards."""
     return load(folder, "on")
 
@@ -178,6 +185,27 @@ def test_fast_kernels_give_the_same_tokens_whatever_way_their_steps_go(fast, ove
     assert {n: a.token_ids for n, a in answers.items()} == {
         n: a.token_ids for n, a in truth.items()
     }
+
+
+@pytest.mark.parametrize(("overlap", "is_captured"), WAYS[1:])
+def test_float8_gives_the_same_tokens_whatever_way_its_steps_go(short, overlap, is_captured):
+    few = [replace(r, max_new_tokens=30) for r in REQUESTS[:11]]
+    truth, _ = another(short, overlap=0, is_captured=False).play({0: few})
+    answers, _ = another(short, overlap=overlap, is_captured=is_captured).play({0: few})
+    assert {n: a.token_ids for n, a in answers.items()} == {
+        n: a.token_ids for n, a in truth.items()
+    }
+
+
+def test_float8_has_log_probabilities_near_those_of_bfloat16(fast, short):
+    prompt = [random.Random(3).randrange(VOCAB_SIZE) for _ in range(700)]
+    asked = generate("a", prompt, sampling=replace(GREEDY, num_prompt_logprobs=1), max_new_tokens=1)
+    told = [
+        [one.logprob for one in rig.play({0: [asked]})[0]["a"].prompt_logprobs]
+        for rig in (short, fast)
+    ]
+    errors = [abs(a - b) for a, b in zip(*told, strict=True)]
+    assert 0 < mean(errors) < 0.15 * pstdev(told[1])
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 3, 5, 8, 13, 16])

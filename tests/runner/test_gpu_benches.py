@@ -108,3 +108,58 @@ def test_twenty_seconds_of_load_on_a_cpu_find_nothing() -> None:
     assert "LOAD 20 s seed 1: 0 faults" in done.stdout
     told = json.loads(done.stdout[: done.stdout.index("LOAD")])
     assert told["ends"]["length"] > 5
+
+
+SUMMARIES = {"memcheck": "ERROR SUMMARY: {} errors", "racecheck": "RACECHECK SUMMARY: {} hazards"}
+
+
+@pytest.mark.parametrize(
+    ("memcheck", "racecheck", "is_clean"), [(0, 0, True), (3, 0, False), (0, 2, False)]
+)
+def test_a_sanitizer_that_complains_fails_the_run(
+    memcheck: int, racecheck: int, is_clean: bool, tmp_path: Path
+) -> None:
+    """A program in its place runs the load's command, echoed here, and says what it is told to."""
+    sanitizer = tmp_path / "compute-sanitizer"
+    found = {"memcheck": memcheck, "racecheck": racecheck}
+    said = [f"{tool}) echo '{SUMMARIES[tool].format(n)}' > $log ;;" for tool, n in found.items()]
+    sanitizer.write_text(
+        "#!/bin/bash\nlog=${6/\\%p/123}\ncase $2 in\n" + "\n".join(said) + '\nesac\n"${@:7}"\n'
+    )
+    sanitizer.chmod(0o755)
+    command = ["bash", "scripts/sanitize_cuda.sh", "echo", "--seed", "5"]
+    environ = {**os.environ, "COMPUTE_SANITIZER": str(sanitizer)}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode == 0) is is_clean, done.stdout + done.stderr
+    ran = [line for line in done.stdout.splitlines() if line.startswith("-m benchmarks.gpu_load")]
+    assert len(ran) == (1 if memcheck else 2)
+    assert all(line.endswith("--seed 5") for line in ran)
+
+
+def test_without_a_sanitizer_the_run_says_so(tmp_path: Path) -> None:
+    environ = {**os.environ, "COMPUTE_SANITIZER": str(tmp_path / "none")}
+    command = ["bash", "scripts/sanitize_cuda.sh", "echo"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "comes with the CUDA toolkit" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_needs_a_gpu_is_collected_and_skipped_with_a_reason_without_one() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "-n", "0", "-m", "cuda"]
+    done = subprocess.run(
+        [*command, "tests/engine/test_cuda.py", "tests/kernels/test_cuda_kernels.py"],
+        cwd=ROOT,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "needs 1 CUDA GPUs, torch sees 0" in done.stdout
+    assert "passed" not in done.stdout.splitlines()[-1]

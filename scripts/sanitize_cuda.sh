@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# An engine of tiny shapes under random load, watched by compute-sanitizer: out of bounds, then races.
+# `make sanitize-cuda`; COMPUTE_SANITIZER names the program, ARGS go to benchmarks.gpu_load.
+set -euo pipefail
+
+python=$1
+shift
+sanitizer=${COMPUTE_SANITIZER:-compute-sanitizer}
+if ! command -v "$sanitizer" > /dev/null; then
+    echo "sanitize-cuda: there is no $sanitizer; it comes with the CUDA toolkit" >&2
+    exit 2
+fi
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+for tool in memcheck racecheck; do
+    echo "sanitize-cuda: $tool"
+    mkdir "$logs/$tool"
+    # The engine is a child; each process has a log of its own, and what it says decides.
+    "$sanitizer" --tool "$tool" --target-processes all --log-file "$logs/$tool/%p.log" \
+        "$python" -m benchmarks.gpu_load tiny --seconds 30 --users 3 --context 256 \
+        --kv-cache-bytes 16000000 "$@"
+    cat "$logs/$tool"/*.log
+    if ! grep -qE 'SUMMARY: 0 (errors|hazards)' "$logs/$tool"/*.log; then
+        echo "sanitize-cuda: $tool watched no process" >&2
+        exit 1
+    fi
+    if grep -E 'SUMMARY: [1-9]' "$logs/$tool"/*.log; then
+        exit 1
+    fi
+done
