@@ -162,6 +162,12 @@ std::vector<const std::uint8_t*> RowAddresses(const std::vector<StridedRows>& pa
     return all;
 }
 
+// The queue is done before the memory goes that it reads and writes.
+struct HoldingQueue {
+    std::vector<nb::object> kept;
+    PackQueue queue;
+};
+
 void BindWeightOps(nb::module_& m) {
     nb::enum_<WeightFormat>(m, "WeightFormat")
         .value("f32", WeightFormat::kF32)
@@ -206,21 +212,28 @@ void BindWeightOps(nb::module_& m) {
         },
         "y"_a, "x"_a, "weight"_a, "bias"_a, "num_rows"_a, "n"_a, "k"_a, "x_stride"_a, "format"_a,
         "is_gated"_a = false);
-    nb::class_<PackQueue>(m, "PackQueue",
-                          "Packs weights in order while Python goes on; all memory is the caller's "
-                          "to keep until `finish`.")
+    nb::class_<HoldingQueue>(m, "PackQueue", "Packs weights in order while Python goes on.")
         .def(nb::init<>())
         .def(
             "add",
-            [](PackQueue& queue, Address out, const std::vector<StridedRows>& parts,
-               std::int64_t num_blocks, WeightFormat format) {
-                queue.Add(At<std::uint8_t>(out), RowAddresses(parts), num_blocks, format);
+            [](HoldingQueue& holding, Address out, const std::vector<StridedRows>& parts,
+               std::int64_t num_blocks, WeightFormat format, nb::object keep) {
+                holding.queue.Add(At<std::uint8_t>(out), RowAddresses(parts), num_blocks, format);
+                holding.kept.push_back(std::move(keep));
             },
-            "out"_a, "parts"_a, "num_blocks"_a, "format"_a,
+            "out"_a, "parts"_a, "num_blocks"_a, "format"_a, "keep"_a = nb::none(),
             "Quantized rows to layout tile16. Of each part: where it begins, and the sizes and "
-            "strides in bytes of the dimensions before the last.")
-        .def("finish", &PackQueue::Finish, nb::call_guard<nb::gil_scoped_release>(),
-             "Return once everything that was added is packed.");
+            "strides in bytes of the dimensions before the last. `keep` owns all this memory.")
+        .def(
+            "finish",
+            [](HoldingQueue& holding) {
+                {
+                    const nb::gil_scoped_release others_run;
+                    holding.queue.Finish();
+                }
+                holding.kept.clear();
+            },
+            "Return once everything that was added is packed; what was kept for it is let go.");
     m.def(
         "embedding",
         [](Address out, Address ids, Address table, std::int64_t num_ids, std::int64_t num_rows,

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Experts' matrices, stacked and packed; where their tensors go."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from tokenlight.base.errors import UnsupportedCheckpoint
-from tokenlight.kernels import FORMATS
+from tokenlight.kernels import FORMATS, PackQueue
 from tokenlight.kernels.formats.dequantize import dequantize
 from tokenlight.kernels.ops.linear.cases import make_weight
 from tokenlight.weights import StoredTensor, Target, pack_stacked
@@ -31,16 +33,36 @@ def stored(name: str, n: int, k: int, num_experts: int = 3) -> StoredTensor:
     )
 
 
+@pytest.mark.parametrize("num_up_rows", [16, 24])
 @pytest.mark.parametrize("name", ["f32", "bf16", "q8_0", "mxfp4", "q4_k"])
-def test_each_expert_has_its_rows_of_both_parts(name: str) -> None:
-    """16 rows are whole tiles, 24 are not."""
-    gate, up = stored(name, 24, 256), stored(name, 16, 256)
+def test_each_expert_has_its_rows_of_both_parts(name: str, num_up_rows: int) -> None:
+    """24 and 24 rows are whole tiles together, 24 and 16 are not."""
+    gate, up = stored(name, 24, 256), stored(name, num_up_rows, 256)
     packed, packed_format = pack_stacked([gate, up], TARGET)
-    assert packed.shape[:2] == (3, 40)
+    assert packed.shape[:2] == (3, 24 + num_up_rows)
     rows = [dequantized_rows(part).view(part.shape) for part in (gate, up)]
     for expert, weight in enumerate(packed):
         want = torch.cat([part[expert] for part in rows])
         assert torch.equal(dequantize(weight, packed_format), want)
+
+
+@pytest.mark.parametrize("num_rows", [8, 16])
+def test_a_queue_keeps_what_nobody_else_does(num_rows: int) -> None:
+    """Layers fill from tensors that they have put together and drop at once."""
+
+    def pack_all(target: Target) -> list[torch.Tensor]:
+        packed = []
+        for number in range(12):
+            part = stored("q8_0", num_rows, 4096)
+            part = replace(part, rows=part.rows ^ number)
+            packed.append(pack_stacked([part, part], target)[0])
+        return packed
+
+    queue = PackQueue()
+    got = pack_all(TARGET._replace(pack_queue=queue))
+    queue.finish()
+    for one, other in zip(got, pack_all(TARGET), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_parts_of_two_formats_become_float32() -> None:

@@ -10,6 +10,7 @@ from tokenlight.kernels.ahead import compile_ahead, compile_costs
 from tokenlight.kernels.backends import OF_ANY_ORDER, load_backends, withdraw
 from tokenlight.kernels.explain import explain, explain_tuning
 from tokenlight.kernels.formats import FORMATS, Format
+from tokenlight.kernels.formats.tile16 import TILE_ROWS
 from tokenlight.kernels.machine import default_device
 from tokenlight.kernels.ops import OPS
 from tokenlight.kernels.ops.add import add
@@ -51,6 +52,7 @@ __all__ = [
     "FORMATS",
     "OF_ANY_ORDER",
     "OPS",
+    "TILE_ROWS",
     "Format",
     "PackQueue",
     "PackedLinear",

@@ -73,19 +73,19 @@ class WeightFormat(enum.Enum):
 def linear(y: int, x: int, weight: int, bias: int, num_rows: int, n: int, k: int, x_stride: int, format: WeightFormat, is_gated: bool = False) -> None: ...
 
 class PackQueue:
-    """
-    Packs weights in order while Python goes on; all memory is the caller's to keep until `finish`.
-    """
+    """Packs weights in order while Python goes on."""
 
     def __init__(self) -> None: ...
 
-    def add(self, out: int, parts: Sequence[tuple[int, Sequence[int], Sequence[int]]], num_blocks: int, format: WeightFormat) -> None:
+    def add(self, out: int, parts: Sequence[tuple[int, Sequence[int], Sequence[int]]], num_blocks: int, format: WeightFormat, keep: object | None = None) -> None:
         """
-        Quantized rows to layout tile16. Of each part: where it begins, and the sizes and strides in bytes of the dimensions before the last.
+        Quantized rows to layout tile16. Of each part: where it begins, and the sizes and strides in bytes of the dimensions before the last. `keep` owns all this memory.
         """
 
     def finish(self) -> None:
-        """Return once everything that was added is packed."""
+        """
+        Return once everything that was added is packed; what was kept for it is let go.
+        """
 
 def embedding(out: int, ids: int, table: int, num_ids: int, num_rows: int, width: int, format: WeightFormat) -> None: ...
 

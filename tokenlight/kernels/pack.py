@@ -50,8 +50,7 @@ def pack_linear(
         k: weights per row (in features).
         device: where the weight will be read; on "meta" nothing is packed.
         dtype: of the activations that it will meet.
-        queue: where a new layout may wait to be made; until it is finished the result has no
-            numbers, and `weight_bytes` and the result are the caller's to keep.
+        queue: where a new layout may wait to be made: the result has numbers once it is finished.
 
     Returns:
         Dense [n, k], or uint8 [n, row_bytes] in the layout of the best implementation. What needs

@@ -23,14 +23,14 @@ class Filling:
         is_cpu = target.device.type == "cpu"
         self._queue = PackQueue() if is_cpu else None
         self._target = target._replace(pack_queue=self._queue)
-        self._waiting: list[tuple[Sequence[StoredTensor], Sequence[TensorEntry]]] = []
+        self._waiting: list[TensorEntry] = []
         self._waiting_bytes = 0
 
     def fill(
         self, slot: Slot, parts: Sequence[StoredTensor], entries: Sequence[TensorEntry]
     ) -> None:
         """Give the slot its parts, which were read from `entries`."""
-        self._waiting.append((parts, entries))
+        self._waiting.extend(entries)
         self._waiting_bytes += sum(part.rows.nbytes for part in parts)
         slot.fill(parts, self._target)
         if self._waiting_bytes > MAX_WAITING_BYTES:
@@ -39,9 +39,8 @@ class Filling:
     def _settle(self) -> None:
         if self._queue is not None:
             self._queue.finish()
-        for _, entries in self._waiting:
-            for entry in entries:
-                self._files.release(entry)
+        for entry in self._waiting:
+            self._files.release(entry)
         self._waiting.clear()
         self._waiting_bytes = 0
 
@@ -57,4 +56,3 @@ class Filling:
         # The rest of the pages go with the map.
         if self._queue is not None:
             self._queue.finish()
-        self._waiting.clear()

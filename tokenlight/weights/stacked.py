@@ -10,6 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from tokenlight import kernels
 from tokenlight.base.errors import UnsupportedCheckpoint
 from tokenlight.kernels import FORMATS, Format
 from tokenlight.kernels.formats.dequantize import dequantize
@@ -47,10 +48,16 @@ def pack_stacked(parts: Sequence[StoredTensor], target: Target) -> tuple[Tensor,
     """
     if len({part.format for part in parts}) > 1:
         parts = [_as_float32(part) for part in parts]
-    num_matrices, packed, packed_format = parts[0].shape[0], None, parts[0].format
+    num_matrices = parts[0].shape[0]
+    by_matrix = list(zip(*map(_apart, parts), strict=True))
+    if sum(part.shape[1] for part in parts) % kernels.TILE_ROWS == 0:
+        # No tile has rows of two matrices: under each other they are packed as if each were alone.
+        weight, packed_format = pack_rows([one for group in by_matrix for one in group], target)
+        return weight.view(num_matrices, -1, weight.shape[1]), packed_format
+    packed, packed_format = None, parts[0].format
     at_once = target._replace(pack_queue=None)
-    for index in range(num_matrices):
-        one, packed_format = pack_rows([matrix(part, index) for part in parts], at_once)
+    for index, group in enumerate(by_matrix):
+        one, packed_format = pack_rows(group, at_once)
         if packed is None:
             packed = one.new_empty(num_matrices, *one.shape)
         packed[index] = one
@@ -58,10 +65,9 @@ def pack_stacked(parts: Sequence[StoredTensor], target: Target) -> tuple[Tensor,
     return packed, packed_format
 
 
-def matrix(stored: StoredTensor, index: int) -> StoredTensor:
-    """One of the E."""
-    shape = stored.shape[1:]
-    return replace(stored, shape=shape, rows=matrices(stored)[index])
+def _apart(stored: StoredTensor) -> list[StoredTensor]:
+    """Each of the E."""
+    return [replace(stored, shape=stored.shape[1:], rows=rows) for rows in matrices(stored)]
 
 
 def matrices(stored: StoredTensor) -> Tensor:

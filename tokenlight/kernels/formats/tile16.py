@@ -74,7 +74,7 @@ def pack_tile16(
         parts: uint8 [..., row_bytes] each, whose rows lie under each other, from the first
             dimension to the last but one; only a row has to be contiguous.
         weight_format: what they are.
-        queue: where they wait for it; the caller keeps `parts` and the result until it is finished.
+        queue: where they wait for it, kept until it is finished.
     """
     packed_format = TILE16[weight_format.name]
     row_bytes = parts[0].shape[-1]
@@ -92,6 +92,7 @@ def pack_tile16(
         [(part.data_ptr(), part.shape[:-1], part.stride()[:-1]) for part in parts],
         num_blocks,
         _cpu.WeightFormat[weight_format.name],
+        keep=(parts, out),
     )
     if queue is None:
         packing.finish()
