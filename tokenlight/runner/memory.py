@@ -91,7 +91,7 @@ def measure_usage(model: CausalLM, shape: ModelShape, limits: Limits) -> Usage:
     pool = make_pool(shape.layers, limits, -(-limits.max_step_tokens // limits.block_tokens))
     compiled = compile_for(model, pool, limits)
     vocab_size = 0
-    for num_tokens, num_requests in _trials(limits):
+    for num_tokens, num_requests in trials(limits):
         step = make_trial_step(
             pool,
             num_tokens=num_tokens,
@@ -113,7 +113,7 @@ def measure_usage(model: CausalLM, shape: ModelShape, limits: Limits) -> Usage:
     )
 
 
-def _trials(limits: Limits) -> list[tuple[int, int]]:
+def trials(limits: Limits) -> list[tuple[int, int]]:
     """Tokens and requests of the steps that may need most: kernels choose by both."""
     most, requests = limits.max_step_tokens, limits.max_num_requests
     few = min(most, 32 * requests)
