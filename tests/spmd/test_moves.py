@@ -50,6 +50,7 @@ def test_numbers_arrive(mesh: Mesh) -> None:
     for here, there in product(layouts, layouts):
         moves = find_moves(here, there)
         if moves is None:
+            assert PARTIAL in there
             continue
         ops |= {m.op for m in moves}
         for number, x in enumerate(move(mesh, here, there)):
@@ -61,9 +62,17 @@ def test_numbers_arrive(mesh: Mesh) -> None:
 def test_what_cannot_be_done() -> None:
     assert find_moves((REPLICATE,), (PARTIAL,)) is None
     assert find_moves((Shard(0),), (PARTIAL,)) is None
-    # The inner axis splits rows that the outer one would have to gather around it.
-    assert find_moves((Shard(0), Shard(0)), (REPLICATE, Shard(0))) is None
     assert cost_bytes(torch.empty(3, 4), find_moves((REPLICATE,), (Shard(0),)), Mesh((2,))) is None
+
+
+def test_what_would_come_out_of_order_goes_one_axis_after_the_other_or_by_the_whole() -> None:
+    """An inner axis splits rows that an outer one would gather around it, or would split in it."""
+    around = find_moves((Shard(0), Shard(0)), (REPLICATE, Shard(0)))
+    assert [(m.op, m.axes) for m in around] == [(comm.all_gather, (0, 1)), (comm.keep_part, (1,))]
+    beneath = find_moves((Shard(0), REPLICATE), (Shard(1), Shard(1)))
+    assert [(m.op, m.axes) for m in beneath] == [(comm.all_to_all, (0,)), (comm.keep_part, (1,))]
+    back = find_moves((Shard(1), Shard(1)), (Shard(0), REPLICATE))
+    assert [(m.op, m.axes) for m in back] == [(comm.all_gather, (1,)), (comm.all_to_all, (0,))]
 
 
 def test_axes_that_change_alike_move_together_and_small_tensors_first() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
 import pytest
@@ -47,9 +47,11 @@ MESHES = {
 class Columns(TensorModule):
     """Each rank has some of the out features."""
 
+    role = "attn_tp"
+
     def __init__(self, mesh: Mesh) -> None:
         super().__init__()
-        self.proj = FusedLinear(DIM, (mesh.split("attn_tp", DIM, "features"),), bias=True)
+        self.proj = FusedLinear(DIM, (mesh.split(self.role, DIM, "features"),), bias=True)
 
     @placed("attn_tp", x_TD=REPLICATE, returns=Shard(1))
     def forward(self, x_TD: Tensor) -> Tensor:
@@ -59,9 +61,11 @@ class Columns(TensorModule):
 class Rows(TensorModule):
     """Each rank has some of the in features."""
 
+    role = "attn_tp"
+
     def __init__(self, mesh: Mesh) -> None:
         super().__init__()
-        self.proj = Linear(mesh.split("attn_tp", DIM, "features"), DIM, bias=True)
+        self.proj = Linear(mesh.split(self.role, DIM, "features"), DIM, bias=True)
 
     @placed("attn_tp", x_TD=Shard(1), returns=PARTIAL)
     def forward(self, x_TD: Tensor) -> Tensor:
@@ -83,10 +87,46 @@ def gated(mesh: Mesh) -> GatedMLP:
     return GatedMLP(DIM, mesh.split("dense_tp", 2 * DIM, "features"), bias=True)
 
 
+class Halved(TensorModule):
+    """Does not mind which features a rank has, if all ranks have others."""
+
+    def __init__(self, _: Mesh) -> None:
+        super().__init__()
+
+    @placed("all", x_TD=Shard(1), returns=Shard(1))
+    def forward(self, x_TD: Tensor) -> Tensor:
+        return x_TD * 0.5
+
+
+def shared_by(role: str, kind: type[nn.Module]) -> type[nn.Module]:
+    """The same module, split over another group of ranks."""
+
+    def forward(self: nn.Module, x_TD: Tensor) -> Tensor:
+        return kind.forward(self, x_TD)
+
+    told = kind.forward.declared
+    declare = placed(role, returns=told.returns, **told.inputs)
+    return type(f"{kind.__name__}_{role}", (kind,), {"role": role, "forward": declare(forward)})
+
+
+FEW_KINDS = (Columns, Rows, Whole, gated)
+ALL_KINDS = (
+    Whole,
+    Halved,
+    gated,
+    *(
+        shared_by(role, kind)
+        for role in ("attn_tp", "dense_tp", "moe_tp", "all")
+        for kind in (Columns, Rows)
+    ),
+)
+Kinds = tuple[Callable[[Mesh], nn.Module], ...]
+
+
 class Graph(TensorModule):
     """Modules on random earlier values; sums of random pairs; nothing is left unused."""
 
-    def __init__(self, mesh: Mesh, seed: int) -> None:
+    def __init__(self, mesh: Mesh, seed: int, kinds: Kinds = FEW_KINDS) -> None:
         super().__init__()
         rng = random.Random(seed)
         self.plan: list[tuple[int, ...]] = []
@@ -97,7 +137,7 @@ class Graph(TensorModule):
                 self.parts.append(nn.Identity())
             else:
                 self.plan.append((rng.randrange(max(0, place - 3), place),))
-                self.parts.append(rng.choice([Columns, Rows, Whole, gated])(mesh))
+                self.parts.append(rng.choice(kinds)(mesh))
 
     def forward(self, step: SimpleNamespace) -> Tensor:
         values = [step.x_TD]
@@ -127,12 +167,12 @@ def fill(model: nn.Module, held: Pieces) -> None:
         slot.fill(parts, Target(torch.device("cpu"), torch.float32))
 
 
-def compile_rank(mesh: Mesh, seed: int, world: FakeWorld) -> Program:
-    chain = build_chain(lambda mesh: Graph(mesh, seed), mesh)
+def compile_rank(mesh: Mesh, seed: int, world: FakeWorld, kinds: Kinds = FEW_KINDS) -> Program:
+    chain = build_chain(lambda mesh: Graph(mesh, seed, kinds), mesh)
     held = pieces(chain, mesh)
     for model in chain:
         fill_without_numbers(model, lambda *_: F32, torch.float32)
-    model = Graph(mesh, seed)
+    model = Graph(mesh, seed, kinds)
     fill(model, held)
     ranks = Ranks(mesh, weight_layouts(chain), world.rank(mesh.rank))
     probe = SimpleNamespace(x_TD=torch.empty(PROBE_ROWS["T"], DIM, device="meta"))
@@ -148,8 +188,8 @@ def inputs(mesh: Mesh) -> list[Tensor]:
     return [groups[rank // tp] for rank in range(mesh.num_ranks)]
 
 
-def expected(seed: int, xs: Sequence[Tensor]) -> list[Tensor]:
-    program = compile_rank(Mesh(), seed, FakeWorld(1))
+def expected(seed: int, xs: Sequence[Tensor], kinds: Kinds) -> list[Tensor]:
+    program = compile_rank(Mesh(), seed, FakeWorld(1), kinds)
     return [program.run(SimpleNamespace(x_TD=x)) for x in xs]
 
 
@@ -160,24 +200,42 @@ def differs(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> bool:
     )
 
 
+def check(widths: Widths, seed: int, kinds: Kinds) -> set[str]:
+    """Every rank equals one device, and not without any one collective; which kinds there were."""
+    mesh = Mesh.of(widths)
+    xs, world = inputs(mesh), FakeWorld(mesh.num_ranks)
+    programs = [compile_rank(mesh.at(r), seed, world, kinds) for r in range(mesh.num_ranks)]
+
+    def run(rank: int) -> Tensor:
+        return programs[rank].run(SimpleNamespace(x_TD=xs[rank]))
+
+    want = expected(seed, xs, kinds)
+    assert not differs(world.run(run), want), seed
+    calls = [kind for kind, _, _ in world.calls[0]]
+    for skipped in range(len(calls)):
+        world.skipped = skipped
+        assert differs(world.run(run), want), f"seed {seed}: {calls[skipped]} was for nothing"
+    return {*calls}
+
+
 @pytest.mark.parametrize("widths", MESHES.values(), ids=MESHES)
 def test_every_rank_equals_one_device_and_needs_every_collective(widths: Widths) -> None:
-    mesh = Mesh.of(widths)
-    xs = inputs(mesh)
-    kinds: set[str] = set()
-    for seed in range(4):
-        world = FakeWorld(mesh.num_ranks)
-        programs = [compile_rank(mesh.at(r), seed, world) for r in range(mesh.num_ranks)]
-
-        def run(rank: int, programs: list[Program] = programs) -> Tensor:
-            return programs[rank].run(SimpleNamespace(x_TD=xs[rank]))
-
-        want = expected(seed, xs)
-        assert not differs(world.run(run), want), seed
-        calls = [kind for kind, _, _ in world.calls[0]]
-        kinds |= {*calls}
-        for skipped in range(len(calls)):
-            world.skipped = skipped
-            assert differs(world.run(run), want), f"seed {seed}: {calls[skipped]} was for nothing"
+    kinds = set[str]().union(*(check(widths, seed, FEW_KINDS) for seed in range(4)))
     assert {"all_reduce", "all_gather"} <= kinds
     assert "reduce_scatter" in kinds or widths.attn_tp == widths.dense_tp
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(s, marks=() if s < 2 else pytest.mark.slow) for s in range(40)]
+)
+def test_modules_placed_at_random_on_meshes_of_random_widths(seed: int) -> None:
+    rng = random.Random(seed)
+    num_ranks = rng.choice((2, 4, 8))
+    attn_tp, dense_tp, moe_tp = (rng.choice((1, 2, 4, 8)) for _ in range(3))
+    widths = Widths(
+        num_ranks=num_ranks,
+        attn_tp=min(attn_tp, num_ranks),
+        dense_tp=min(dense_tp, num_ranks),
+        moe_tp=min(moe_tp, num_ranks),
+    )
+    check(widths, seed, ALL_KINDS)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,15 @@ from torch import Tensor
 from tokenlight.kernels import comm
 from tokenlight.kernels.contract import Op
 from tokenlight.spmd.mesh import Axes, Mesh
-from tokenlight.spmd.placement import Layout, Partial, Placement, Replicate, Shard
+from tokenlight.spmd.placement import (
+    PARTIAL,
+    REPLICATE,
+    Layout,
+    Partial,
+    Placement,
+    Replicate,
+    Shard,
+)
 
 # What starting a collective costs, as bytes that could have been sent meanwhile: 10 us at 10 GB/s.
 LATENCY_BYTES = 100_000
@@ -48,7 +57,27 @@ _ORDER = (comm.reduce_scatter, comm.keep_part, comm.all_to_all, comm.all_reduce,
 
 
 def find_moves(here: Layout, there: Layout) -> list[Move] | None:
-    """Axes that change alike move together. None where no collective does it."""
+    """None where no collectives do it: shares of a sum cannot be made."""
+    if (moves := _direct_moves(here, there)) is not None:
+        return moves
+    for middle in _middles(here, there):
+        first, second = _direct_moves(here, middle), _direct_moves(middle, there)
+        if first is not None and second is not None:
+            return first + second
+    return None
+
+
+def _middles(here: Layout, there: Layout) -> Iterator[Layout]:
+    """Ways round where parts would come out of order: one axis after the other, or the whole."""
+    for axis in range(1, len(here)):
+        yield there[:axis] + here[axis:]
+        yield here[:axis] + there[axis:]
+    for stays in (lambda a, b: a == b, lambda a, b: a == b == PARTIAL):
+        yield tuple(a if stays(a, b) else REPLICATE for a, b in zip(here, there, strict=True))
+
+
+def _direct_moves(here: Layout, there: Layout) -> list[Move] | None:
+    """One collective per kind of change: axes that change alike move together."""
     changed: dict[tuple[Placement, Placement], Axes] = {}
     for axis, change in enumerate(zip(here, there, strict=True)):
         if change[0] != change[1]:

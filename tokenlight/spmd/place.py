@@ -114,7 +114,8 @@ class _Placing:
         """Bring an argument to what the module wants in its group; elsewhere to whole tokens."""
         here = _layout_of(node.args[0])
         whole = tuple(
-            tokens if p == PARTIAL else p for p, tokens in zip(here, self._by_tokens, strict=True)
+            p if p in (REPLICATE, Shard(0)) else tokens
+            for p, tokens in zip(here, self._by_tokens, strict=True)
         )
         there = self._declared(whole, boundary)
         moved = self._move(node.args[0], there, node)
