@@ -113,7 +113,7 @@ def test_a_row_that_is_not_finite_ends_its_request_alone(rig, monkeypatch, overl
     other = staged(rig, overlap=overlap, is_captured=is_captured)
     asked = [replace(r, max_new_tokens=20) for r in REQUESTS[:3]]
     alone, _ = other.play({0: asked})
-    model, num_calls = other.runner._staged._model, 0
+    model, num_calls = other.runner._staged._model._model, 0
 
     class Breaking:
         def __call__(self, step: object) -> torch.Tensor:
@@ -124,7 +124,7 @@ def test_a_row_that_is_not_finite_ends_its_request_alone(rig, monkeypatch, overl
                 logits_SV[1, 77] = math.inf
             return logits_SV
 
-    monkeypatch.setattr(other.runner._staged, "_model", Breaking())
+    monkeypatch.setattr(other.runner._staged._model, "_model", Breaking())
     answers, stats = other.play({0: asked})
     assert (answers["r1"].finish_reason, "not finite" in answers["r1"].error) == ("error", True)
     for name in ("r0", "r2"):
@@ -138,7 +138,7 @@ def test_a_step_that_raises_leaves_the_tables_true(rig, monkeypatch, overlap):
     other = staged(rig, overlap=overlap, is_captured=True)
     asked = {0: [REQUESTS[0]], 12: [replace(r, max_new_tokens=30) for r in REQUESTS[1:5]]}
     alone, _ = other.play(asked)
-    staging = other.runner._staged._staging
+    staging = other.runner._staged._model.staging
     write, num_calls = staging._write_patches, 0
 
     def failing(*args: object) -> int:

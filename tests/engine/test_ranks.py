@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model over several processes: the same tokens as on one, and no survivor when one is lost."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -16,7 +17,7 @@ import pytest
 from tests.models.tiny import write_tiny_llama
 from tokenlight import wire
 from tokenlight.base.errors import EngineDead
-from tokenlight.config import EngineConfig, ModelConfig, ParallelConfig
+from tokenlight.config import EngineConfig, ModelConfig, ParallelConfig, SchedulerConfig
 from tokenlight.engine.client import AsyncLLM
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -86,6 +87,29 @@ async def test_two_and_four_ranks_give_the_tokens_of_one(model: Path):
     assert told[2] == told[1]
     assert told[4] == told[1]
     assert all(len(ids) == 12 for run in told[1] for ids in run)
+
+
+@pytest.mark.parametrize("tp", [2])
+async def test_ranks_whose_steps_are_in_flight_give_the_same_tokens(model: Path, tp: int):
+    """Of every kind: ids that only devices know, prompts that are read, rows that are shaped."""
+    shaped = {"repetition_penalty": 1.3, "num_logprobs": 2}
+    told = []
+    for overlap in (0, 2):
+        config = replace(config_of(model, tp), scheduler=SchedulerConfig(overlap=overlap))
+        llm = await AsyncLLM.start(config)
+        try:
+            told.append(
+                [
+                    await answers(llm),
+                    *await asyncio.gather(
+                        answers(llm, num_prompt_logprobs=1), answers(llm, **shaped)
+                    ),
+                ]
+            )
+        finally:
+            await llm.close()
+    assert told[0] == told[1]
+    assert told[0][2] != told[0][0]
 
 
 @pytest.mark.parametrize(

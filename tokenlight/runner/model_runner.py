@@ -20,7 +20,7 @@ from tokenlight.config import EngineConfig
 from tokenlight.control import Plan
 from tokenlight.kv import DevicePool
 from tokenlight.models import CompiledModel
-from tokenlight.runner.batch import make_step, make_trial_step
+from tokenlight.runner.batch import make_step
 from tokenlight.runner.logprobs import pick_logprobs, read_logprobs
 from tokenlight.runner.machine import read_machine
 from tokenlight.runner.memory import (
@@ -40,6 +40,7 @@ from tokenlight.runner.sampled import Done, Launched, Sampled
 from tokenlight.runner.sampler import NO_TOKENS, Sampler, num_accepted
 from tokenlight.runner.staged import StagedSteps
 from tokenlight.runner.timeline import Timeline
+from tokenlight.runner.trial import try_step_s
 from tokenlight.text.grammar.matching import Grammars, Rules
 from tokenlight.text.tokenizer import Tokenizer
 from tokenlight.wire import ModelFacts, SamplingParams
@@ -69,16 +70,14 @@ class ModelRunner:
         self.config = config
         self._sampler = Sampler(config.num_groups * config.max_num_requests, grammars)
         self._prompts = PromptReader()
-        is_staged = config.device != "cpu" or config.overlap > 0 or bool(config.graph_rows)
         self._staged: StagedSteps | None = None
-        if is_staged:
-            assert isinstance(model, CompiledModel), (
-                "ranks that lead are not staged: see OtherRanks"
-            )
+        if config.is_staged:
+            assert isinstance(model, CompiledModel), "a staged step is told by its mirror"
+            mirror = others.mirror() if others else None
             with timeline.during("capture"):
-                self._staged = StagedSteps(model, kv, config, self._sampler, self._prompts)
+                self._staged = StagedSteps(model, kv, config, self._sampler, self._prompts, mirror)
         with timeline.during("first_steps"):
-            self.full_step_s = self._try_step_s() * config.max_step_tokens
+            self.full_step_s = try_step_s(model, kv, config.device) * config.max_step_tokens
         """Longest that a step can take, long contexts aside: no token costs more than one alone."""
         self.facts: ModelFacts
 
@@ -116,7 +115,8 @@ class ModelRunner:
             pool = make_pool(shape.layers, limits, resolved.num_blocks)
             with timeline.during("program"):
                 compiled = compile_for(loaded, pool, limits, ranks)
-            model = others.lead(compiled, pool) if others else compiled
+            is_led = others is not None and not resolved.is_staged
+            model = others.lead(compiled, pool) if others and is_led else compiled
             grammars = Grammars(lambda: Tokenizer.from_checkpoint(checkpoint))
             runner = cls(model, pool, resolved, grammars, others, timeline)
         runner.facts = ModelFacts(
@@ -196,19 +196,6 @@ class ModelRunner:
             self._prompts.take(plan),
             num_accepted(plan, token_ids),
         )
-
-    @torch.inference_mode()
-    def _try_step_s(self) -> float:
-        """Seconds of a one-token step, after another that pays for what only a first step does."""
-        step = make_trial_step(self._kv, device=self.config.device)
-
-        def run() -> None:
-            self._model(step).sum().item()  # waits for the device
-
-        run()
-        started_s = now_s()
-        run()
-        return now_s() - started_s
 
 
 def _log_loaded(config: ResolvedConfig, timeline: Timeline) -> None:

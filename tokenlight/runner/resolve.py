@@ -71,6 +71,11 @@ class ResolvedConfig(Limits):
     """
 
     @property
+    def is_staged(self) -> bool:
+        """Whether steps are queued: their inputs are copied to where they are read."""
+        return self.device != "cpu" or self.overlap > 0 or bool(self.graph_rows)
+
+    @property
     def kv_bytes(self) -> int:
         return self.num_blocks * self.block_bytes
 

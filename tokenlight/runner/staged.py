@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -24,28 +24,18 @@ from torch import Tensor
 from tokenlight import kernels
 from tokenlight.control import Plan
 from tokenlight.models import CompiledModel
-from tokenlight.nn import KvCache, Step
-from tokenlight.runner.graphs import CudaGraphs, Recorded, Recorder, Rerun
+from tokenlight.nn import KvCache
 from tokenlight.runner.logprobs import pick_logprobs, read_logprobs
 from tokenlight.runner.prompt_logprobs import PromptReader
+from tokenlight.runner.ranks.mirror import Mirror, Verb
 from tokenlight.runner.resolve import ResolvedConfig
 from tokenlight.runner.sampled import Sampled
-from tokenlight.runner.sampler import Sampler, Unsaid, num_accepted
-from tokenlight.runner.staging import Frame, Size, Staging, size_of
+from tokenlight.runner.sampler import RowParams, Sampler, Unsaid, num_accepted
+from tokenlight.runner.staged_model import StagedModel
+from tokenlight.runner.staging import Frame, size_of
 from tokenlight.wire import PromptLogprobs, TokenLogprobs
 
 _NO_ROWS = np.zeros(0, np.intp)
-
-
-@dataclass(frozen=True, slots=True)
-class _Captured:
-    """Decode steps of up to so many requests."""
-
-    frame: Frame
-    whole: Recorded
-    """Forward and sampling: gives what travels back."""
-    forward: Recorded
-    """The forward alone: gives logits and their sums."""
 
 
 @dataclass(slots=True, eq=False)
@@ -89,13 +79,13 @@ class StagedSteps:
         config: ResolvedConfig,
         sampler: Sampler,
         prompts: PromptReader,
+        mirror: Mirror | None = None,
     ) -> None:
-        self._model = model
+        self._mirror = mirror
+        self._model = StagedModel(model, kv, config, self._choose)
         self._sampler = sampler
         self._prompts = prompts
-        self._device = torch.device(config.device)
-        self._is_cuda = self._device.type == "cuda"
-        self._staging = Staging(config, kv, self._device)
+        self._is_cuda = config.device == "cuda"
         self._unsettled: deque[StagedLaunch] = deque()
         self._aside = torch.cuda.Stream() if self._is_cuda else None
         self._returns = [
@@ -105,11 +95,6 @@ class StagedSteps:
         # Each is waited for before its turn comes again.
         self._events = [torch.cuda.Event() if self._is_cuda else None for _ in self._returns]
         self._turn = 0
-        recorder: Recorder = CudaGraphs() if self._is_cuda else Rerun()
-        # The largest first: the others fit into the memory that it takes.
-        self._captured = {
-            rows: self._capture(rows, recorder) for rows in sorted(config.graph_rows, reverse=True)
-        }
 
     @torch.inference_mode()
     def launch(self, plan: Plan) -> StagedLaunch:
@@ -122,35 +107,42 @@ class StagedSteps:
             raise
 
     def _launch(self, plan: Plan) -> StagedLaunch:
-        captured = self._captured_for(plan)
-        frame = captured.frame if captured else self._staging.frame(size_of(plan))
-        self._staging.put(plan, frame, self._sampler)
+        model, staging = self._model, self._model.staging
+        captured = model.captured_for(size_of(plan))
+        frame = captured.frame if captured else staging.frame(size_of(plan))
+        put = staging.put(plan, frame, self._sampler)
         chunks = self._prompts.chunks(plan)
         wanted = self._sampler.num_logprobs(plan)
         is_shaping = self._sampler.is_shaping(plan)
-        if captured and not (chunks or wanted or is_shaping):
+        is_whole = captured is not None and not (chunks or wanted or is_shaping)
+        if self._mirror is not None:
+            has_parts = bool(chunks) or not plan.num_sampled
+            verb = Verb.WHOLE if is_whole else Verb.HIDDEN if has_parts else Verb.FORWARD
+            self._mirror.put(verb, frame.size, put)
+        if captured and is_whole:
             captured.whole.replay()
             return self._send_back(plan, captured.whole.results[0])
         bad_requests: list[int] = []
         if chunks:
-            x_TD = self._model.hidden(self._known_step(frame))
+            x_TD = model.hidden(frame)
             bad_requests = self._prompts.read(chunks, partial(self._logits, x_TD))
-            logits_SV = self._model.logits(x_TD, frame.step.sampled_rows)
+            if self._mirror is not None:
+                self._mirror.sampled()
+            logits_SV = model.logits(x_TD, frame.step.sampled_rows)
             sums_S = logits_SV.sum(1)
         elif captured:
             captured.forward.replay()
             logits_SV, sums_S = captured.forward.results
         elif plan.num_sampled:
-            logits_SV, sums_S = self._forward(frame)
+            logits_SV, sums_S = model.forward(frame)
         else:
-            self._model.hidden(self._known_step(frame))
+            model.hidden(frame)
             return self._send_back(plan, frame.step.sampled_rows.new_empty(2, 0))
         logprobs = read_logprobs(logits_SV, wanted)
         unsaid: Unsaid = ()
         if is_shaping:
-            self._settle()
-            unsaid = self._sampler.shape_(plan, logits_SV[: plan.num_sampled])
-        launched = self._send_back(plan, self._sample(frame, logits_SV, sums_S))
+            unsaid = self._shape(plan, frame, logits_SV, sums_S)
+        launched = self._send_back(plan, model.choose(frame, logits_SV, sums_S))
         launched.unsaid, launched.logprobs, launched.wanted = unsaid, logprobs, wanted
         launched.bad_requests = bad_requests
         launched.prompt_logprobs = self._prompts.take(plan)
@@ -173,6 +165,26 @@ class StagedSteps:
             num_accepted(launched.plan, token_ids),
         )
 
+    def _choose(self, logits_SV: Tensor, params: RowParams) -> Tensor:
+        ids_S = kernels.sample(logits_SV, *params)
+        if self._mirror is not None:
+            self._mirror.share(ids_S)
+        return ids_S
+
+    def _logits(self, x_TD: Tensor, rows_S: Tensor) -> Tensor:
+        if self._mirror is not None:
+            self._mirror.logits(rows_S.numpy())
+        return self._model.logits(x_TD, rows_S)
+
+    def _shape(self, plan: Plan, frame: Frame, logits_SV: Tensor, sums_S: Tensor) -> Unsaid:
+        self._settle()
+        try:
+            return self._sampler.shape_(plan, logits_SV[: plan.num_sampled])
+        except Exception:
+            if self._mirror is not None:
+                self._model.choose(frame, logits_SV, sums_S)  # the other ranks wait for ids
+            raise
+
     def _settle(self) -> None:
         """What earlier steps sampled is told to the shapers, in their order."""
         for launched in self._unsettled:
@@ -189,53 +201,6 @@ class StagedSteps:
     def _apart(self) -> AbstractContextManager[object]:
         """Beside the steps in flight: what is read here was computed by a step that is over."""
         return nullcontext() if self._aside is None else torch.cuda.stream(self._aside)
-
-    def _captured_for(self, plan: Plan) -> _Captured | None:
-        """Of the fewest rows that hold the plan; only where each request has one sampled token."""
-        size = size_of(plan)
-        if not size.num_tokens == size.num_requests == size.num_sampled:
-            return None
-        fitting = [rows for rows in self._captured if rows >= size.num_tokens]
-        return self._captured[min(fitting)] if fitting else None
-
-    @torch.inference_mode()
-    def _capture(self, rows: int, recorder: Recorder) -> _Captured:
-        frame = self._staging.frame(Size(rows, rows, rows))
-        self._staging.put_padding(frame)
-
-        def whole() -> tuple[Tensor, ...]:
-            return (self._sample(frame, *self._forward(frame)),)
-
-        return _Captured(
-            frame, recorder.record(whole), recorder.record(partial(self._forward, frame))
-        )
-
-    def _forward(self, frame: Frame) -> tuple[Tensor, Tensor]:
-        """Logits, and their sums: one infinity or NaN in a row makes its sum one."""
-        logits_SV = self._model(self._known_step(frame))
-        return logits_SV, logits_SV.sum(1)
-
-    def _known_step(self, frame: Frame) -> Step:
-        """With the ids that only the device knows: each in its request's first row."""
-        step, last_ids = frame.step, self._staging.last_ids
-        sampled = last_ids.index_select(0, step.slots)
-        if frame.size.num_tokens == frame.size.num_requests:
-            ids_T = torch.where(step.token_ids_T < 0, sampled, step.token_ids_T)
-        else:
-            first_rows = step.query_starts[:-1].long()
-            firsts = step.token_ids_T.index_select(0, first_rows)
-            firsts = torch.where(firsts < 0, sampled, firsts)
-            ids_T = step.token_ids_T.index_copy(0, first_rows, firsts)
-        return replace(step, token_ids_T=ids_T)
-
-    def _logits(self, x_TD: Tensor, rows: Tensor) -> Tensor:
-        return self._model.logits(x_TD, rows.to(self._device))
-
-    def _sample(self, frame: Frame, logits_SV: Tensor, sums_S: Tensor) -> Tensor:
-        """Ids, and the bits of the sums: int32 [2, S]."""
-        ids_S = kernels.sample(logits_SV, *frame.params)
-        self._staging.last_ids.index_copy_(0, frame.sampled_slots, ids_S)
-        return torch.stack([ids_S, sums_S.view(torch.int32)])
 
     def _send_back(self, plan: Plan, result: Tensor) -> StagedLaunch:
         buffer, event = self._returns[self._turn], self._events[self._turn]

@@ -86,6 +86,16 @@ class Frame:
     """Places and blocks of so many patches behind the words, as far as they were needed."""
 
 
+class Put(NamedTuple):
+    """What was staged; the words are valid until their buffer's next turn."""
+
+    words: NDArray[np.int32]
+    num_patches: int
+    """Whose places and blocks are the last of the words."""
+    table: NDArray[np.int32] | None
+    """The whole block table, where it was copied."""
+
+
 class Staging:
     """Host buffers that take turns, device memory that steps read, tables that persist there."""
 
@@ -150,7 +160,7 @@ class Staging:
             sampled_slots=on_device["sampled_slots"],
         )
 
-    def put(self, plan: Plan, frame: Frame, sampler: Sampler) -> None:
+    def put(self, plan: Plan, frame: Frame, sampler: Sampler) -> Put:
         """Write a plan and its requests' parameters, and queue the copy to the device."""
         turn = self._turn
         host, words = frame.hosts[turn], self._hosts[turn]
@@ -164,27 +174,38 @@ class Staging:
             _fill(plan, host, sampler)
             _pad(size_of(plan), frame.size, host, self._pad_slot)
             self._who[turn] = who
-        patches, end = plan.patches, frame.num_words
+        patches, end, table = plan.patches, frame.num_words, None
         if is_stale or len(patches) > _MAX_PATCHES:
-            self._copy_table(plan)
-            patches = patches[:0]
+            # After a step that failed on its way here, nobody knows what was applied.
+            table, patches = np.array(plan.block_table), patches[:0]
         if len(patches):
             end += self._write_patches(patches, words[end:].numpy())
-        self._device[:end].copy_(words[:end], non_blocking=True)
-        if len(patches):
-            self._apply_patches(frame, (end - frame.num_words) // 3)
+        put = Put(words[:end].numpy(), (end - frame.num_words) // 3, table)
+        self._queue(put, frame, words)
         self._is_stale = False
+        return put
+
+    def repeat(self, put: Put, frame: Frame) -> None:
+        """Queue what another rank has put into its frame of this size."""
+        words = self._hosts[self._turn]
+        self._turn = (self._turn + 1) % len(self._hosts)
+        words[: len(put.words)].numpy()[:] = put.words
+        self._queue(put, frame, words)
+
+    def _queue(self, put: Put, frame: Frame, words: Tensor) -> None:
+        if put.table is not None:
+            rows, columns = put.table.shape
+            self._table[:rows, :columns].copy_(torch.from_numpy(np.array(put.table)))
+        end = len(put.words)
+        self._device[:end].copy_(words[:end], non_blocking=True)
+        if put.num_patches:
+            self._apply_patches(frame, put.num_patches)
 
     def put_padding(self, frame: Frame) -> None:
         """Fill a frame with padding alone, for a run that is not a step; waits for the copy."""
         self._who[0] = None
         _pad(Size(0, 0, 0), frame.size, frame.hosts[0], self._pad_slot)
         self._device[: frame.num_words].copy_(self._hosts[0][: frame.num_words])
-
-    def _copy_table(self, plan: Plan) -> None:
-        """All of it: after a step that failed on its way here, nobody knows what was applied."""
-        table = torch.from_numpy(np.array(plan.block_table))
-        self._table[: table.shape[0], : table.shape[1]].copy_(table)
 
     def _write_patches(self, patches: NDArray[np.int32], words: NDArray[np.int32]) -> int:
         """Flat places, int64, then blocks; of a place that changed twice, what it became last.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from tokenlight.models import CompiledModel
 from tokenlight.runner.ranks.collect import give
 from tokenlight.runner.ranks.message import Verb, Words, decode, unpack
+from tokenlight.runner.ranks.mirror import follow_mirror
 from tokenlight.runner.ranks.orders import RankOrders
 from tokenlight.runner.ranks.share import load_share
 from tokenlight.runner.ranks.steps import RankSteps
@@ -57,10 +59,19 @@ def follow_orders(
     """
     share = load_share(orders.config, rank=rank, num_blocks=orders.table.num_blocks)
     say_ready()
+    table = orders.table
+    config = replace(
+        share.config,
+        num_blocks=table.num_blocks,
+        max_model_tokens=table.num_columns * share.config.block_tokens,
+    )
+    if config.is_staged:
+        follow_mirror(share.model, share.kv, config, messages)
+        return
     group, place = divmod(rank, orders.config.parallel.attn_width)
     follow(
         share.model,
-        RankSteps(share.kv, orders.table),
+        RankSteps(share.kv, table),
         messages,
         group=group,
         # The leading rank's group is its own; of another the first rank gives.

@@ -20,6 +20,7 @@ from tokenlight.nn import KvCache
 from tokenlight.runner.ranks.channel import Channel, GroupChannel
 from tokenlight.runner.ranks.followers import Followers
 from tokenlight.runner.ranks.leader import Groups, LeadingModel
+from tokenlight.runner.ranks.mirror import Mirror
 from tokenlight.runner.ranks.orders import RankOrders, pack_orders
 from tokenlight.runner.ranks.share import Seat, join, make_store
 from tokenlight.runner.ranks.steps import RankSteps, TableSize
@@ -56,6 +57,11 @@ class OtherRanks:
             self._channel.send,
         )
         return self._leading
+
+    def mirror(self) -> Mirror:
+        """By which staged steps are told; waits until the others have loaded."""
+        self._wait_until_loaded()
+        return Mirror(self._channel.send)
 
     def note(self, patches: NDArray[np.int32]) -> None:
         """What a plan changed in the block tables."""
@@ -128,7 +134,8 @@ def _check(config: EngineConfig, resolved: ResolvedConfig) -> None:
             "several ranks (--tensor-parallel-size) run on CPUs only in this version; "
             "leave it out, or give --device cpu"
         )
-    if resolved.overlap:
+    if resolved.overlap and config.parallel.dp > 1:
         raise ConfigError(
-            f"--overlap-steps {resolved.overlap} is not available with several ranks; leave it out"
+            f"--overlap-steps {resolved.overlap} is not available with --data-parallel-size "
+            f"{config.parallel.dp}; leave one of them out"
         )

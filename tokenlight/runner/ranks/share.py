@@ -23,7 +23,7 @@ from tokenlight.runner.machine import Machine, read_machine
 from tokenlight.runner.memory import compile_for, make_pool
 from tokenlight.runner.ranks.communicator import TorchCommunicator
 from tokenlight.runner.ranks.mesh import mesh_of
-from tokenlight.runner.resolve import Limits, model_shape, resolve_limits
+from tokenlight.runner.resolve import Limits, ResolvedConfig, model_shape, resolve, resolve_limits
 from tokenlight.spmd import Ranks
 
 _HOST = "127.0.0.1"
@@ -38,7 +38,8 @@ class Share:
 
     model: CompiledModel
     kv: DevicePool
-    limits: Limits
+    config: ResolvedConfig
+    """Of sizes, those that the leading rank says count."""
 
 
 def make_store(num_ranks: int) -> TCPStore:
@@ -88,7 +89,8 @@ def load_share(config: EngineConfig, *, rank: int, num_blocks: int) -> Share:
     torch.set_num_threads(1)
     model, ranks = load_part(checkpoint, config, limits, rank)
     pool = make_pool(shape.layers, limits, num_blocks)
-    return Share(compile_for(model, pool, limits, ranks), pool, limits)
+    resolved = resolve(config, shape, machine)
+    return Share(compile_for(model, pool, limits, ranks), pool, resolved)
 
 
 def threads_of_a_rank(config: EngineConfig, machine: Machine) -> int:
