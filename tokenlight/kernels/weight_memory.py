@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory for weights on the CPU, in large pages.
+"""Memory for weights on the CPU, in large pages, of which the KV cache is made as well.
 
 A step reads all weights once. In pages of 4 KB each page costs a fault when it is first written and
 a walk of the page table whenever it is read.
@@ -33,7 +33,7 @@ class WeightMemory:
         with self._lock:
             start = -(-self._used_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
             if start + num_bytes > len(self._chunk):
-                self._chunk, start = _map(max(num_bytes, CHUNK_BYTES)), 0
+                self._chunk, start = map_large_pages(max(num_bytes, CHUNK_BYTES)), 0
             self._used_bytes = start + num_bytes
             return self._chunk[start : start + num_bytes]
 
@@ -45,7 +45,7 @@ class WeightMemory:
         return memory.copy_(tensor)
 
 
-def _map(num_bytes: int) -> Tensor:
+def map_large_pages(num_bytes: int) -> Tensor:
     """Anonymous memory that begins and ends with a large page; pages come when they are touched."""
     num_bytes = -(-num_bytes // LARGE_PAGE_BYTES) * LARGE_PAGE_BYTES
     kind = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tokenlight.kernels.kv_rows import row_elements
+from tokenlight.kernels.weight_memory import map_large_pages
 from tokenlight.nn import CacheSpec
 
 
@@ -20,6 +21,15 @@ def kv_bytes_per_token(layers: Sequence[CacheSpec], dtype: torch.dtype) -> int:
 
 def _row_elements(spec: CacheSpec, dtype: torch.dtype) -> int:
     return sum(heads * row_elements(dtype, each) for heads, each in spec.tensors)
+
+
+def _make_memory(num_elements: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    if device.type != "cpu":
+        return torch.empty(num_elements, dtype=dtype, device=device)
+    # The system commits pages only as blocks are first written. A head's rows of a block are 2 KB
+    # or so: in small pages, nearly each of them would wait for a walk of the page table.
+    num_bytes = num_elements * dtype.itemsize
+    return map_large_pages(num_bytes)[:num_bytes].view(dtype)
 
 
 class DevicePool:
@@ -36,8 +46,7 @@ class DevicePool:
     ) -> None:
         pool_tokens = num_blocks * block_tokens
         num_elements = pool_tokens * sum(_row_elements(spec, dtype) for spec in layers)
-        # Not zeroed: on a CPU the system then commits pages only as blocks are first written.
-        self._memory = torch.empty(num_elements, dtype=dtype, device=device)
+        self._memory = _make_memory(num_elements, dtype, torch.device(device))
         rows = [
             [(heads, row_elements(dtype, each)) for heads, each in spec.tensors] for spec in layers
         ]
