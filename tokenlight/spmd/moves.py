@@ -68,12 +68,24 @@ def find_moves(here: Layout, there: Layout) -> list[Move] | None:
 
 
 def _middles(here: Layout, there: Layout) -> Iterator[Layout]:
-    """Ways round where parts would come out of order: one axis after the other, or the whole."""
+    """Ways round where parts would come out of order: one axis after the other, or the whole.
+
+    Of the whole as little as will do: what changes, what is inside of that, everything.
+    """
     for axis in range(1, len(here)):
         yield there[:axis] + here[axis:]
         yield here[:axis] + there[axis:]
-    for stays in (lambda a, b: a == b, lambda a, b: a == b == PARTIAL):
-        yield tuple(a if stays(a, b) else REPLICATE for a, b in zip(here, there, strict=True))
+    pairs = list(zip(here, there, strict=True))
+    first = next(axis for axis, (a, b) in enumerate(pairs) if a != b)
+    for is_kept in (
+        lambda axis: True,
+        lambda axis: axis < first,
+        lambda axis: False,
+    ):
+        yield tuple(
+            a if a == b and (a == PARTIAL or is_kept(axis)) else REPLICATE
+            for axis, (a, b) in enumerate(pairs)
+        )
 
 
 def _direct_moves(here: Layout, there: Layout) -> list[Move] | None:
