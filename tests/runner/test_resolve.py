@@ -9,7 +9,13 @@ import torch
 from tests.models.tiny import write_tiny_llama
 from tokenlight.base.errors import ConfigError
 from tokenlight.checkpoint import open_checkpoint
-from tokenlight.config import CacheConfig, EngineConfig, ModelConfig, SchedulerConfig
+from tokenlight.config import (
+    CacheConfig,
+    EngineConfig,
+    ModelConfig,
+    ParallelConfig,
+    SchedulerConfig,
+)
 from tokenlight.nn import CacheSpec
 from tokenlight.runner.machine import Machine
 from tokenlight.runner.resolve import (
@@ -46,6 +52,14 @@ def test_default_takes_at_most_a_quarter_of_memory():
     assert resolved.kv_bytes <= 64 << 20
     assert resolved.kv_bytes + resolved.block_bytes > 64 << 20
     assert resolved.max_model_tokens == resolved.num_blocks * 16 < 8192
+
+
+def test_a_quarter_of_memory_is_for_all_ranks_of_a_machine():
+    small = Machine(num_cores=1, memory_bytes=256 << 20)
+    resolved = resolve(EngineConfig(parallel=ParallelConfig(dp=4)), SHAPE, small)
+    assert resolved.num_groups == 4
+    assert 4 * resolved.kv_bytes <= 64 << 20
+    assert 4 * (resolved.kv_bytes + resolved.block_bytes) > 64 << 20
 
 
 def test_context_is_the_least_of_checkpoint_flag_and_kv():

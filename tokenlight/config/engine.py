@@ -44,8 +44,8 @@ class CacheConfig:
     """Tokens per KV block: the unit of allocation and of prefix reuse; a power of two."""
 
     kv_cache_bytes: int | None = field(default=None, metadata=flag("--kv-cache-memory-bytes"))
-    """Memory for KV. Default: on a CPU four full contexts, at most a quarter of the memory; on a
-    GPU what --gpu-memory-utilization leaves.
+    """Memory for KV, of each rank. Default: on a CPU four full contexts, at most a quarter of the
+    memory over all ranks; on a GPU what --gpu-memory-utilization leaves.
     """
 
     memory_fraction: float = field(default=0.9, metadata=flag("--gpu-memory-utilization"))
@@ -145,5 +145,6 @@ class EngineConfig:
 
     record_control: str | None = field(default=None, metadata=flag("--record-control"))
     """Write every call of the scheduler to this file, which `python -m tokenlight.control.replay`
-    repeats. It holds the token ids of every prompt; only its owner can read it. Default: off.
+    repeats. It holds the token ids of every prompt; only its owner can read it. With
+    --data-parallel-size a file per group: this name, a dot, the group's number. Default: off.
     """
