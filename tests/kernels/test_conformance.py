@@ -47,7 +47,9 @@ def servable(op: Op, implementation: Implementation) -> list[Case]:
     able = [
         case
         for case in every_case(op, implementation.dtypes)
-        if implementation.why_not(op.site(*case.args, **case.kwargs)._replace(device=TARGET))
+        if implementation.why_not(
+            op.site(*case.args, **case.kwargs)._replace(device=TARGET), len(case.args[0])
+        )
         is None
     ]
     assert able, f"no case of {op.name} reaches {implementation.backend}"

@@ -62,6 +62,16 @@ def test_a_missing_feature_rules_an_implementation_out() -> None:
     assert doubled.implementations[1].why_not(F32_SITE) == "needs amx"
 
 
+def test_one_for_few_rows_is_bound_where_there_are_known_to_be_no_more() -> None:
+    doubled = doubling_op()
+    doubled.implement("few", device="cpu", rank=TUNED, max_rows=4)(lambda x_T: x_T)
+    bound = [doubled.bind(F32_SITE, num_rows).backend for num_rows in (None, 5, 4, 0)]
+    assert bound == ["reference", "reference", "few", "few"]
+    few = doubled.implementations[1]
+    assert few.why_not(F32_SITE) == "takes up to 4 rows, in compiled steps"
+    assert doubled(torch.ones(1)).item() == 2
+
+
 def test_tensors_go_by_position() -> None:
     with pytest.raises(TypeError, match="doubled takes its tensors by position"):
         doubling_op()(x_T=torch.ones(1))
