@@ -22,7 +22,7 @@
 
 namespace tokenlight::cpu {
 
-void BindExpertNodes(nb::class_<StepProgram>& program);  // cpu_program_experts.cc
+void BindExpertNodes(nb::class_<StepProgram>& program);  // cpu_experts.cc
 
 namespace {
 
