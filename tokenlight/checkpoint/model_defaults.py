@@ -62,6 +62,18 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "rope_theta": 1_000_000.0,
         "rope_local_base_freq": 10_000.0,
     },
+    "seed_oss": {
+        **_COMMON,
+        "vocab_size": 155136,
+        "hidden_size": 4096,
+        "intermediate_size": 27648,
+        "num_hidden_layers": 64,
+        "num_attention_heads": 80,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "max_position_embeddings": 524288,
+        "attention_bias": True,
+    },
     "qwen3_moe": {
         **_COMMON,
         "max_position_embeddings": 32768,
