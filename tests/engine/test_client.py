@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.rig import GREEDY, Rig, generate
+from tests.models.tiny import write_tiny_llama
 from tokenlight.base.errors import (
     CheckpointCorrupt,
     CheckpointNotFound,
@@ -47,7 +48,8 @@ def start(llm: AsyncLLM, request_id: str, prompt: list[int] = PROMPT, **limits: 
     )
 
 
-async def until(condition, *, within_s: float) -> None:
+async def until(condition, *, within_s: float = 60) -> None:
+    """What must come to pass, however busy the machine is."""
     deadline_s = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline_s, "it did not come to pass in time"
@@ -101,7 +103,7 @@ async def test_leaving_aborts_at_any_point(llm):
         async for delta in deltas:
             if delta.num_sampled_tokens >= 5:
                 break
-    await until(lambda: is_at_rest(llm), within_s=3)
+    await until(lambda: is_at_rest(llm))
 
 
 async def test_an_aborted_request_says_so(llm):
@@ -110,27 +112,28 @@ async def test_an_aborted_request_says_so(llm):
     llm.abort("a")
     llm.abort("unknown")
     assert [d async for d in deltas][-1].finish_reason == "abort"
-    await until(lambda: is_at_rest(llm), within_s=3)
+    await until(lambda: is_at_rest(llm))
 
 
-async def test_an_abort_frees_within_a_step(llm):
-    """The place in the engine is free again before a tenth of a second has passed."""
-    deltas = start(llm, "a")
+async def test_an_abort_frees_long_before_the_answer_would_have_ended(tmp_path):
+    """What that costs in steps is tests/engine/test_loop.py's to say."""
+    llm = await AsyncLLM.start(config(write_tiny_llama(tmp_path / "long.gguf", context=32768)))
+    deltas = start(llm, "a", max_new_tokens=30_000)
     await anext(deltas)
     await deltas.aclose()
-    left_s = time.monotonic()
-    await until(lambda: llm.num_unfinished == 0, within_s=1)
-    assert time.monotonic() - left_s < 0.1
+    await until(lambda: is_at_rest(llm))
+    assert llm.status().num_sampled_tokens < 15_000
+    await llm.close()
 
 
 async def test_a_slow_reader_gets_all_tokens_in_fewer_deltas(llm):
     quick = [t async for d in start(llm, "a", max_new_tokens=200) for t in d.token_ids]
     slow = start(llm, "b", max_new_tokens=200)
     deltas = [await anext(slow)]
-    await asyncio.sleep(1.0)
+    await until(lambda: llm.num_unfinished == 0)
     deltas += [d async for d in slow]
     assert [t for d in deltas for t in d.token_ids] == quick
-    assert len(deltas) < 150
+    assert len(deltas) == 2
 
 
 async def test_too_many_are_told_to_come_back(tiny_path):
@@ -142,7 +145,7 @@ async def test_too_many_are_told_to_come_back(tiny_path):
         with pytest.raises(Overloaded, match="2 requests are unfinished, the limit is 2"):
             start(llm, "c")
         await running[0].aclose()
-        await until(lambda: llm.num_unfinished == 1, within_s=3)
+        await until(lambda: llm.num_unfinished == 1)
         assert [d async for d in start(llm, "c", max_new_tokens=3)]
         await running[1].aclose()
     finally:
@@ -172,7 +175,7 @@ async def test_a_thousand_random_aborts_leak_nothing(tiny_path):
         waves = [range(first, first + 50) for first in range(0, 1000, 50)]
         for wave in waves:
             await asyncio.gather(*map(visit, wave))
-        await until(lambda: is_at_rest(llm), within_s=5)
+        await until(lambda: is_at_rest(llm))
         assert 0 < finished < 500
         assert llm.status().num_failed == 0
         assert [d async for d in start(llm, "after", max_new_tokens=3)][
@@ -182,35 +185,36 @@ async def test_a_thousand_random_aborts_leak_nothing(tiny_path):
         await llm.close()
 
 
-async def test_close_drains_then_cuts(tiny_path):
-    llm = await AsyncLLM.start(config(tiny_path))
+async def test_close_drains_then_cuts(tmp_path):
+    llm = await AsyncLLM.start(config(write_tiny_llama(tmp_path / "long.gguf", context=32768)))
     short = start(llm, "short", max_new_tokens=60)
-    longs = [start(llm, f"long{n}") for n in range(16)]  # steps of many take their time
-    for deltas in (short, *longs):
+    long = start(llm, "long", max_new_tokens=30_000)
+    for deltas in (short, long):
         await anext(deltas)
-    closing = asyncio.create_task(llm.close(drain_s=0.4))
+    closing = asyncio.create_task(llm.close(drain_s=60))
     await asyncio.sleep(0)
     with pytest.raises(ServerStopping):
         start(llm, "new")
     assert [d async for d in short][-1].finish_reason == "length"
-    for long in longs:
-        with pytest.raises(ServerStopping):
-            [d async for d in long]
+    await llm.close(drain_s=0.1)
+    with pytest.raises(ServerStopping):
+        [d async for d in long]
     await closing
-    await llm.close()
     assert "exit code 0" in str(await llm.wait_dead())
 
 
 async def test_a_drain_ends_when_the_last_request_does(tiny_path):
     llm = await AsyncLLM.start(config(tiny_path))
-    deltas = start(llm, "a", max_new_tokens=20)
-    await anext(deltas)
+
+    async def read() -> list[int]:
+        return [t async for d in start(llm, "a", max_new_tokens=20) for t in d.token_ids]
+
+    reader = asyncio.create_task(read())
+    await asyncio.sleep(0)
     began_s = time.monotonic()
-    reader = asyncio.create_task(anext(deltas))
     await llm.close(drain_s=60)
-    assert time.monotonic() - began_s < 5
-    assert (await reader).token_ids
-    await deltas.aclose()
+    assert time.monotonic() - began_s < 50
+    assert len(await reader) == 20
 
 
 @pytest.mark.parametrize(

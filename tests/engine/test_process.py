@@ -4,11 +4,15 @@
 import asyncio
 import dataclasses
 import os
+import select
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -29,6 +33,28 @@ def is_alive(pid: int) -> bool:
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
+@contextmanager
+def told_of_end(pid: int) -> Iterator[list[float]]:
+    """When the kernel says that the process has ended; known once the block is left.
+
+    A killed process ends when its memory is given back: on a busy machine that alone takes long.
+    """
+    times_s: list[float] = []
+    process = os.pidfd_open(pid)
+
+    def watch() -> None:
+        select.select([process], [], [], 60)
+        times_s.append(time.monotonic())
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield times_s
+    finally:
+        watching.join()
+        os.close(process)
+
+
 async def test_killed_every_reader_hears_at_once(tiny_path):
     llm = await AsyncLLM.start(config(tiny_path))
     readers = []
@@ -36,12 +62,13 @@ async def test_killed_every_reader_hears_at_once(tiny_path):
         deltas = start(llm, name)
         await anext(deltas)
         readers.append(deltas)
-    os.kill(llm.pid, signal.SIGKILL)
-    killed_s = time.monotonic()
-    for deltas in readers:
-        with pytest.raises(EngineDead, match="ended by signal 9"):
-            [d async for d in deltas]
-    assert time.monotonic() - killed_s < 1
+    with told_of_end(llm.pid) as ended_s:
+        os.kill(llm.pid, signal.SIGKILL)
+        for deltas in readers:
+            with pytest.raises(EngineDead, match="ended by signal 9"):
+                [d async for d in deltas]
+        heard_s = time.monotonic()
+    assert heard_s - ended_s[0] < 1
     assert isinstance(llm.health(), EngineDead)
     with pytest.raises(EngineDead):
         start(llm, "d")
@@ -55,29 +82,27 @@ async def test_stopped_it_is_stalled_and_recovers_when_continued(tiny_path):
     first = await anext(deltas)
     os.kill(llm.pid, signal.SIGSTOP)
     try:
-        await until(lambda: llm.health() is not None, within_s=8)
+        await until(lambda: llm.health() is not None)
         assert isinstance(llm.health(), EngineStalled)
         with pytest.raises(EngineStalled, match=r"not been heard of for \d"):
             start(llm, "b")
     finally:
         os.kill(llm.pid, signal.SIGCONT)
-    await until(lambda: llm.health() is None, within_s=3)
+    await until(lambda: llm.health() is None)
     tokens = first.token_ids + [t async for d in deltas for t in d.token_ids]
     assert len(tokens) == 400
-    await until(lambda: is_at_rest(llm), within_s=3)
+    await until(lambda: is_at_rest(llm))
     await llm.close()
 
 
 async def test_a_request_without_a_token_for_too_long_is_ended(tiny_path):
-    llm = await AsyncLLM.start(config(tiny_path), max_silence_s=0.5)
+    llm = await AsyncLLM.start(config(tiny_path), max_silence_s=2)
     assert len([d async for d in start(llm, "lively", max_new_tokens=500)]) > 0
-    deltas = start(llm, "a")
-    await anext(deltas)
     os.kill(llm.pid, signal.SIGSTOP)
-    with pytest.raises(EngineStalled, match=r"request a got no token for 0\.5 s"):
-        [d async for d in deltas]
+    with pytest.raises(EngineStalled, match="request a got no token for 2 s"):
+        [d async for d in start(llm, "a")]
     os.kill(llm.pid, signal.SIGCONT)
-    await until(lambda: is_at_rest(llm), within_s=3)
+    await until(lambda: is_at_rest(llm))
     await llm.close()
 
 
@@ -103,7 +128,7 @@ async def test_terminated_it_ends_well_and_interrupted_it_goes_on(tiny_path):
     os.kill(llm.pid, signal.SIGINT)
     assert len([d async for d in start(llm, "a", max_new_tokens=5)]) > 0
     os.kill(llm.pid, signal.SIGTERM)  # while it waits for mail
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(60):
         assert "exit code 0" in str(await llm.wait_dead())
     await llm.close()
 
@@ -138,8 +163,15 @@ PARENT = """
         deltas = llm.generate(
             prompt, SamplingParams(), request_id="a", max_new_tokens=2000
         )
+        is_long = len(prompt) > 1000
+        watching = asyncio.create_task(watch(llm)) if is_long else None
         async for delta in deltas:
             print("token", flush=True)
+
+    async def watch(llm):
+        while llm.status().step_running_s < 0.2:
+            await asyncio.sleep(0.05)
+        print("a long step", flush=True)
 
     asyncio.run(main())
 """
@@ -181,17 +213,17 @@ async def test_no_orphan_when_the_parent_is_killed(tiny_path):
     assert parent.stdout.readline() == "token\n"
     assert Path(folder).stat().st_mode & 0o777 == 0o700
     end(parent)
-    await until(lambda: not is_alive(int(pid)), within_s=3)
+    await until(lambda: not is_alive(int(pid)))
     assert not Path(folder).exists()
 
 
 async def test_no_orphan_while_the_engine_still_loads(tiny_path):
     parent = spawn_parent(config(tiny_path), len(PROMPT))
     children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
-    await until(lambda: children.read_text().split(), within_s=20)
+    await until(lambda: children.read_text().split())
     (pid,) = children.read_text().split()
     parent.kill()
-    await until(lambda: not is_alive(int(pid)), within_s=10)  # Python itself has to start first
+    await until(lambda: not is_alive(int(pid)))  # Python itself has to start first
     assert parent.stdout.read() == "", "it was ready already"
     end(parent)
 
@@ -201,9 +233,9 @@ async def test_no_orphan_while_a_long_step_runs(tmp_path):
     path = write_tiny_llama(tmp_path / "long.gguf", context=32768)
     long_steps = dataclasses.replace(config(path), scheduler=SchedulerConfig(max_step_tokens=32768))
     parent, (_, pid, _) = run_parent(long_steps, 30_000)
-    await asyncio.sleep(2)
+    assert parent.stdout.readline() == "a long step\n"
     parent.kill()
-    await until(lambda: not is_alive(int(pid)), within_s=3)
+    await until(lambda: not is_alive(int(pid)))
     assert parent.stdout.read() == "", "the step was too short to prove anything"
     end(parent)
 
@@ -215,10 +247,9 @@ async def test_a_long_step_is_no_stalled_engine(tmp_path):
     long_steps = dataclasses.replace(config(path), scheduler=SchedulerConfig(max_step_tokens=32768))
     llm = await AsyncLLM.start(long_steps)
     reader = asyncio.create_task(anext(start(llm, "a", [1 + i % 200 for i in range(30_000)])))
-    await asyncio.sleep(3)
-    assert not reader.done(), "the step was too short to prove anything"
+    await until(lambda: llm.status().step_running_s > 1)
     assert llm.health() is None
-    assert 1 < llm.status().step_running_s < 3.5
+    assert not reader.done(), "the step was too short to prove anything"
     reader.cancel()
     await llm.close()
 
@@ -242,7 +273,7 @@ async def test_an_engine_whose_every_step_fails_says_so_and_ends(tiny_path, tmp_
     for name in "abc":
         with pytest.raises(InternalError, match=f"request {name}: .*broken for good"):
             await anext(start(llm, name))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert "ended with exit code 1" in str(await llm.wait_dead())
     assert isinstance(llm.health(), EngineDead)
     await llm.close()
