@@ -12,9 +12,10 @@ import pytest
 
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import MODEL, make_server, running
+from tests.server.serving import wait_until
 from tokenlight.base.errors import ConfigError, EngineStalled
 from tokenlight.config import ServerConfig
-from tokenlight.server.run import EXIT_ENGINE_DEAD, bind, url_of
+from tokenlight.server.run import _CLOSE_GRACE_S, EXIT_ENGINE_DEAD, bind, url_of
 
 CHAT = "/v1/chat/completions"
 HI = [{"role": "user", "content": "hi"}]
@@ -32,12 +33,12 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 def test_a_running_request_is_finished_and_new_ones_are_refused_while_draining():
-    engine = FakeEngine(script="x" * 20, token_s=0.05)
-    server = make_server(engine, ServerConfig(port=0, drain_s=20))
+    engine = FakeEngine(script="x" * 20, token_s=0.25)
+    server = make_server(engine, ServerConfig(port=0, drain_s=60))
     speaking = server.post_stream(CHAT, messages=HI)
     speaking.recv(1)
     server.stop()
-    time.sleep(0.1)
+    wait_until(lambda: server.services.lifecycle.is_stopping, 60)
     for path, method in ((CHAT, "POST"), ("/health", "GET"), ("/v1/completions", "POST")):
         answer = httpx.request(method, server.url + path, content=b'{"messages": [], "prompt": ""}')
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "server_stopping")
@@ -58,7 +59,7 @@ def test_the_drain_is_bounded_and_what_it_cuts_ends_with_an_error():
     assert b'"code":"server_stopping"' in data
     assert data.rstrip().endswith(b"data: [DONE]\n\n\r\n0")
     assert server.join() == 0
-    assert time.monotonic() - start_s < 3
+    assert time.monotonic() - start_s < 25  # the answer would have taken 50
 
 
 def test_an_idle_server_stops_at_once_though_clients_keep_connections_open():
@@ -68,11 +69,11 @@ def test_an_idle_server_stops_at_once_though_clients_keep_connections_open():
         start_s = time.monotonic()
         server.stop()
         assert server.join() == 0
-        assert time.monotonic() - start_s < 2
+        assert time.monotonic() - start_s < _CLOSE_GRACE_S
 
 
 def test_when_the_engine_dies_everyone_hears_503_and_the_server_ends_non_zero():
-    engine = FakeEngine(script="x" * 100, token_s=0.05)
+    engine = FakeEngine(script="x" * 100, token_s=0.2)
     server = make_server(engine, ServerConfig(port=0))
     speaking = server.post_stream(CHAT, messages=HI)
     speaking.recv(1)
@@ -81,15 +82,16 @@ def test_when_the_engine_dies_everyone_hears_503_and_the_server_ends_non_zero():
         target=lambda: waiting.append(httpx.post(server.url + CHAT, json={"messages": HI}))
     )
     asker.start()
-    while engine.num_unfinished < 2:
-        time.sleep(0.01)
-    server.call(engine.die)
-    assert b'"code":"engine_dead"' in read_all(speaking)
+    wait_until(lambda: engine.num_unfinished == 2, 60)
+    with httpx.Client(base_url=server.url) as late:
+        assert late.get("/health").status_code == 200  # connected: what follows takes no time
+        server.call(engine.die)
+        assert b'"code":"engine_dead"' in read_all(speaking)
+        for path, body in (("/health", None), (CHAT, {"messages": HI})):
+            answer = late.request("POST" if body else "GET", path, json=body)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_dead")
     asker.join()
     assert (waiting[0].status_code, waiting[0].json()["error"]["code"]) == (503, "engine_dead")
-    for path, body in (("/health", None), (CHAT, {"messages": HI})):
-        answer = httpx.request("POST" if body else "GET", server.url + path, json=body)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_dead")
     assert server.join() == EXIT_ENGINE_DEAD != 0
 
 

@@ -2,7 +2,6 @@
 """Endpoints beside generation: models, tokens, readiness, aborts."""
 
 import threading
-import time
 
 import httpx
 import pytest
@@ -11,6 +10,7 @@ from openai import NotFoundError
 import tokenlight
 from tests.server.fake_engine import CONTEXT_TOKENS, FakeEngine
 from tests.server.running import MODEL, running
+from tests.server.serving import wait_until
 from tokenlight.base.errors import EngineStalled
 
 HI = [{"role": "user", "content": "hi"}]
@@ -123,7 +123,7 @@ def test_an_admin_ends_a_running_request_by_either_name(server, name):
 
 
 def test_an_aborted_answer_keeps_what_was_said(server):
-    server.engine.script, server.engine.token_s = "x" * 150, 0.02
+    server.engine.script, server.engine.token_s = "x" * 150, 0.1
     answers: list[dict] = []
 
     def ask() -> None:
@@ -132,9 +132,9 @@ def test_an_aborted_answer_keeps_what_was_said(server):
 
     asker = threading.Thread(target=ask)
     asker.start()
-    while not server.services.running.find("mine-8"):
-        time.sleep(0.01)
-    time.sleep(0.1)
+    wait_until(lambda: bool(server.services.running.find("mine-8")), 60)
+    num_sampled_tokens = server.engine.num_sampled_tokens
+    wait_until(lambda: server.engine.num_sampled_tokens > num_sampled_tokens + 2, 60)
     post(server, "/abort_requests", {"request_ids": ["mine-8"]}, **ADMIN)
     asker.join()
     choice = answers[0]["choices"][0]
