@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tokenlight serve: serve a model over the OpenAI protocol.
+"""tokenlight serve: serve a model over OpenAI's and Anthropic's protocols.
 
 Without a model, the default one is fetched (98 MB, once) and served. Ctrl-C or SIGTERM lets running
 requests finish; a second one ends at once.
@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     with closing(bind(config.host, config.port)) as listener:
         with ends_on_sigterm():
             found = with_model_files(typed, env)
+        _log.info(log.event("loading", model=found.model.model))
 
         def on_ready(svc: Services) -> None:
             text = banner(

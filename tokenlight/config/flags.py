@@ -157,7 +157,7 @@ class FlagParser(argparse.ArgumentParser):
         super().__init__(**options)
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(message)
+        raise ConfigError(f"{message}; see {self.prog} --help")
 
     def parse_strictly(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse everything.
