@@ -137,7 +137,7 @@ VARIANTS = {
         model_type="qwen3", architecture="qwen3", changes={"head_dim": 32, "attention_bias": False}
     ),
     "qwen3-biases": Variant(model_type="qwen3", changes={"attention_bias": True}),
-    "seed_oss": Variant(model_type="seed_oss", changes={"head_dim": 32}),
+    "seed_oss": Variant(model_type="seed_oss", architecture="seed_oss", changes={"head_dim": 32}),
     "qwen3_moe": Variant(
         model_type="qwen3_moe",
         architecture="qwen3moe",

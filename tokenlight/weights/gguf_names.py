@@ -51,6 +51,7 @@ LAYER_OF = {
     "gemma2": GEMMA_LAYER,
     "gemma3": GEMMA_LAYER,
     "gpt_oss": {"post_attention_norm": "post_attention_layernorm"},
+    "seed_oss": {"post_attention_norm": "post_attention_layernorm"},
 }
 
 # Architectures whose rows of q and k are stored for rotating neighbours; whose heads those are.

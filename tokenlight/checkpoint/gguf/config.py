@@ -20,6 +20,7 @@ ARCHITECTURES = {
     "qwen3moe": "qwen3_moe",
     "deepseek2": "deepseek_v3",
     "gpt-oss": "gpt_oss",
+    "seed_oss": "seed_oss",
 }
 
 # config.json's key -> the metadata's, after "<architecture>."; these a file must have
@@ -86,7 +87,7 @@ class _Facts:
         return {key: value for key, value in raw.items() if value is not None} | {
             "head_dim": raw["head_dim"],
             "vocab_size": self._vocab_size(),
-            "attention_bias": "blk.0.attn_output.bias" in tensors,
+            "attention_bias": "blk.0.attn_q.bias" in tensors,
             "mlp_bias": "blk.0.ffn_gate.bias" in tensors,
             "tie_word_embeddings": "output.weight" not in tensors,
             "bos_token_id": self._metadata.find_int("tokenizer.ggml.bos_token_id"),
