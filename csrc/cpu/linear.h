@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu/spans.h"
 #include "cpu/threads.h"
 #include "cpu/weights.h"
 
@@ -44,6 +45,7 @@ void LinearAlone(const LinearArgs& args);
 struct LinearJob {
     const LinearArgs& args;
     LinearPhase phase;
+    Spans& spans;
 };
 
 // Linear by kind of weight: dense, or in blocks of 32 or 256.

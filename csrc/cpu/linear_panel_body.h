@@ -186,5 +186,5 @@ inline void RunPhase(const LinearJob& job, Worker& worker) {
         return PanelProduct<F>(a, worker);
     }
     if (job.phase == LinearPhase::kRound) return RoundRows<F, XBlock>(a, worker);
-    return TileProduct<F>(a, worker);
+    return TileProduct<F>(job, worker);
 }

@@ -7,7 +7,7 @@ template <class F>
 constexpr std::int64_t kTileBlockBytes = kTileRows * LayoutOf(F::kFormat).Bytes();
 
 // How far ahead of its use a product with few rows asks for its weights.
-constexpr int kPrefetchBytes = 3072;
+constexpr int kPrefetchBytes = 4096;
 
 // The products of one tile with R rows, `stride` blocks apart. The order of additions is the same
 // for every R.
@@ -169,20 +169,37 @@ inline const std::uint8_t* FindTile(const LinearArgs& a, std::int64_t t, std::ui
     return tail;
 }
 
+// Asks for activations, which another core may have written.
+inline void PrefetchRows(const LinearArgs& a) {
+    for (std::int64_t row = 0; row < a.num_rows; ++row) {
+        for (std::int64_t i = 0; i < a.k; i += kLanes) Prefetch(a.x + row * a.x_stride + i);
+    }
+}
+
+// Asks for the first weights of a tile while something else is done.
+inline void PrefetchStart(const LinearArgs& a, std::int64_t t) {
+    const auto* tile =
+        static_cast<const std::uint8_t*>(a.weight) + t * kTileRows * RowBytes(a.format, a.k);
+    for (int at = 0; at < kPrefetchBytes; at += 64) Prefetch(tile + at);
+}
+
 // The product for few rows.
 template <class F>
-inline void TileProduct(const LinearArgs& a, Worker& worker) {
+inline void TileProduct(const LinearJob& job, Worker& worker) {
+    const LinearArgs& a = job.args;
+    const std::int64_t num_tiles = (a.OutputColumns() + kTileRows - 1) / kTileRows;
+    if (RoundsPrivately(a)) PrefetchRows(a);
+    PrefetchStart(a, Spans::Start(worker, num_tiles));
     std::uint8_t* tail = WorkerScratch(a, worker);
     auto* x = static_cast<XBlock*>(a.scratch);
     if (RoundsPrivately(a)) {
         x = reinterpret_cast<XBlock*>(tail + TailBytes(a));
         for (std::int64_t row = 0; row < a.num_rows; ++row) RoundRow<F>(a, row, x);
     }
-    const std::int64_t num_tiles = (a.OutputColumns() + kTileRows - 1) / kTileRows;
-    const std::int64_t num_chunks = Least(num_tiles, std::int64_t{8} * worker.count());
-    for (std::int64_t chunk = worker.Next(); chunk < num_chunks; chunk = worker.Next()) {
-        const std::int64_t last = num_tiles * (chunk + 1) / num_chunks;
-        for (std::int64_t t = num_tiles * chunk / num_chunks; t < last; ++t) {
+    for (;;) {
+        const Piece piece = job.spans.Take(worker, num_tiles);
+        if (piece.first == piece.last) return;
+        for (std::int64_t t = piece.first; t < piece.last; ++t) {
             const std::uint8_t* tile = FindTile<F>(a, t, tail);
             const std::uint8_t* up = a.is_gated ? FindTile<F>(a, t + num_tiles, tail) : nullptr;
             const Output out(a, t * kTileRows);

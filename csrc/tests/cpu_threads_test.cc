@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 
+#include "cpu/spans.h"
 #include "cpu/threads.h"
 #include "tests/cpu_check.h"
 
@@ -36,10 +37,86 @@ void TestTickets(int num_threads) {
     }
 }
 
+struct SharedParts {
+    std::vector<int>* taken;
+    Spans* spans;
+};
+
+void TakePieces(const SharedParts& a, Worker& worker) {
+    const auto size = static_cast<std::int64_t>(a.taken->size());
+    for (;;) {
+        const Piece piece = a.spans->Take(worker, size);
+        if (piece.first == piece.last) return;
+        for (std::int64_t i = piece.first; i < piece.last; ++i) {
+            ++(*a.taken)[static_cast<std::size_t>(i)];
+        }
+    }
+}
+
+// Every part is taken once, however many of the workers come.
+void TestSpans(int num_threads) {
+    ThreadPool& pool = ThreadPool::Get();
+    pool.SetNumThreads(num_threads);
+    for (int round = 0; round < 2000; ++round) {
+        std::vector<int> taken(static_cast<std::size_t>(round % 523));
+        Spans spans;
+        pool.Run(TakePieces, SharedParts{&taken, &spans}, round % (num_threads + 2) + 1);
+        for (const int times : taken) CheckTrue(times == 1, "each part once");
+    }
+}
+
+// Workers that take turns: each goes through its own span in order, then from the back through the
+// other's.
+void TestOrderOfSpans() {
+    std::atomic<std::int64_t> next = 0;
+    Worker first(next, 0, 2), second(next, 1, 2);
+    Spans spans;
+    constexpr std::int64_t kSize = 12;
+    CheckTrue(Spans::Start(first, kSize) == 0 && Spans::Start(second, kSize) == 6, "starts");
+    for (const std::int64_t want : {0, 1, 2, 3, 4, 5}) {
+        CheckTrue(spans.Take(first, kSize).first == want, "the own span goes forward");
+    }
+    CheckTrue(spans.Take(second, kSize).first == 6, "another's own span");
+    for (const std::int64_t want : {11, 10}) {
+        CheckTrue(spans.Take(first, kSize).first == want, "another's span goes backward");
+    }
+    for (const std::int64_t want : {7, 8, 9}) {
+        CheckTrue(spans.Take(second, kSize).first == want, "the own span is not given away");
+    }
+    for (Worker* worker : {&first, &second}) {
+        const Piece none = spans.Take(*worker, kSize);
+        CheckTrue(none.first == none.last, "nothing is left");
+    }
+}
+
+// More workers than there are spans share them.
+void TestManyWorkers() {
+    std::atomic<std::int64_t> next = 0;
+    Spans spans;
+    constexpr std::int64_t kSize = 1000;
+    std::vector<int> taken(kSize);
+    for (bool found = true; found;) {
+        found = false;
+        for (int index = 0; index < 150; ++index) {
+            const Piece piece = spans.Take(Worker(next, index, 150), kSize);
+            found = found || piece.first < piece.last;
+            for (std::int64_t i = piece.first; i < piece.last; ++i) {
+                ++taken[static_cast<std::size_t>(i)];
+            }
+        }
+    }
+    for (const int times : taken) CheckTrue(times == 1, "each part once");
+}
+
 }  // namespace
 }  // namespace tokenlight::cpu
 
 int main() {
-    for (const int num_threads : {1, 2, 3, 5}) tokenlight::cpu::TestTickets(num_threads);
+    for (const int num_threads : {1, 2, 3, 5}) {
+        tokenlight::cpu::TestTickets(num_threads);
+        tokenlight::cpu::TestSpans(num_threads);
+    }
+    tokenlight::cpu::TestOrderOfSpans();
+    tokenlight::cpu::TestManyWorkers();
     return 0;
 }
