@@ -24,6 +24,7 @@ from tokenlight.runner.resolve import (
     model_shape,
     resolve,
     scheduler_config,
+    with_blocks,
 )
 
 MACHINE = Machine(num_cores=2, memory_bytes=8 << 30)
@@ -60,6 +61,14 @@ def test_a_quarter_of_memory_is_for_all_ranks_of_a_machine():
     assert resolved.num_groups == 4
     assert 4 * resolved.kv_bytes <= 64 << 20
     assert 4 * (resolved.kv_bytes + resolved.block_bytes) > 64 << 20
+
+
+def test_ranks_use_no_more_blocks_than_the_smallest_of_them_has():
+    resolved = resolve(EngineConfig(), SHAPE, MACHINE)
+    assert with_blocks(resolved, resolved.num_blocks) == resolved
+    agreed = with_blocks(resolved, 100)
+    assert (agreed.num_blocks, agreed.max_model_tokens) == (100, 1600)
+    assert agreed.kv_bytes == 1600 * TOKEN_BYTES
 
 
 def test_context_is_the_least_of_checkpoint_flag_and_kv():

@@ -84,12 +84,14 @@ class Usage:
 
 
 @torch.inference_mode()
-def measure_usage(model: CausalLM, shape: ModelShape, limits: Limits) -> Usage:
-    """Run the steps that need most, on a pool that holds just those."""
+def measure_usage(
+    model: CausalLM, shape: ModelShape, limits: Limits, ranks: Ranks | None = None
+) -> Usage:
+    """Run the steps that need most, on a pool that holds just those; all ranks do so at once."""
     torch.cuda.empty_cache()  # what loading needed beside the weights
     reserved_bytes = torch.cuda.memory_reserved()
     pool = make_pool(shape.layers, limits, -(-limits.max_step_tokens // limits.block_tokens))
-    compiled = compile_for(model, pool, limits)
+    compiled = compile_for(model, pool, limits, ranks)
     vocab_size = 0
     for num_tokens, num_requests in trials(limits):
         step = make_trial_step(

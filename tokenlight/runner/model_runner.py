@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,27 +14,20 @@ from numpy.typing import NDArray
 from tokenlight import kernels
 from tokenlight.base.clock import now_s
 from tokenlight.base.log import event, get_log
-from tokenlight.checkpoint import open_checkpoint
 from tokenlight.config import EngineConfig
 from tokenlight.control import Plan
 from tokenlight.kv import DevicePool
 from tokenlight.models import CompiledModel
 from tokenlight.runner.batch import make_step
 from tokenlight.runner.logprobs import pick_logprobs, read_logprobs
-from tokenlight.runner.machine import read_machine
 from tokenlight.runner.memory import (
-    compile_for,
-    make_pool,
-    measure_usage,
     told_when_out_of_memory,
-    weights_bytes,
 )
 from tokenlight.runner.prompt_logprobs import PromptReader
 from tokenlight.runner.ranks.leader import LeadingModel
-from tokenlight.runner.ranks.mesh import mesh_of
 from tokenlight.runner.ranks.others import OtherRanks, find_ranks
-from tokenlight.runner.ranks.share import load_part, threads_of_a_rank
-from tokenlight.runner.resolve import ResolvedConfig, model_shape, resolve, resolve_limits
+from tokenlight.runner.ranks.share import load_share, open_model
+from tokenlight.runner.resolve import ResolvedConfig
 from tokenlight.runner.sampled import Done, Launched, Sampled
 from tokenlight.runner.sampler import NO_TOKENS, Sampler, num_accepted
 from tokenlight.runner.staged import StagedSteps
@@ -90,42 +82,23 @@ class ModelRunner:
             CheckpointError: the model's files cannot be used.
         """
         started_s, timeline = now_s(), Timeline()
-        is_dummy = config.model.load_format == "dummy"
-        checkpoint = open_checkpoint(Path(config.model.model), has_weights=not is_dummy)
-        mesh, machine = mesh_of(config), read_machine()
-        shape = model_shape(checkpoint, mesh)
-        limits = resolve_limits(config, shape, machine)
-        others = find_ranks(config, resolve(config, shape, machine)) if mesh.num_ranks > 1 else None
-        kernels.set_num_threads(threads_of_a_rank(config, machine))
-        # What torch itself still does is small; its threads would spin on the kernels' cores.
-        torch.set_num_threads(1)
-        if config.row_invariance == "on" and limits.device == "cuda":
-            for backend in kernels.OF_ANY_ORDER:
-                kernels.withdraw(backend)
-        kernels.compile_ahead(limits.device)
+        checkpoint = open_model(config)
+        others = find_ranks(checkpoint, config)
+        share = load_share(checkpoint, config, rank=0, timeline=timeline)
+        resolved = share.config
         with told_when_out_of_memory(config.cache.memory_fraction):
-            with timeline.during("weights"):
-                loaded, ranks = load_part(checkpoint, config, limits, rank=0)
-            spare_bytes = None
-            if limits.device != "cpu":
-                with timeline.during("trial"):
-                    usage = measure_usage(loaded, shape, limits)
-                spare_bytes = usage.spare_bytes(config.cache.memory_fraction, limits.block_bytes)
-            resolved = resolve(config, shape, machine, spare_bytes)
-            pool = make_pool(shape.layers, limits, resolved.num_blocks)
-            with timeline.during("program"):
-                compiled = compile_for(loaded, pool, limits, ranks)
             is_led = others is not None and not resolved.is_staged
-            model = others.lead(compiled, pool) if others and is_led else compiled
+            model = others.lead(share) if others and is_led else share.model
             grammars = Grammars(lambda: Tokenizer.from_checkpoint(checkpoint))
-            runner = cls(model, pool, resolved, grammars, others, timeline)
+            runner = cls(model, share.kv, resolved, grammars, others, timeline)
+        is_dummy = config.model.load_format == "dummy"
         runner.facts = ModelFacts(
             max_model_tokens=resolved.max_model_tokens,
             vocab_size=checkpoint.config["vocab_size"],
             block_tokens=resolved.block_tokens,
             num_blocks=resolved.num_groups * resolved.num_blocks,
             kv_bytes=resolved.kv_bytes,
-            weights_bytes=weights_bytes(loaded) if is_dummy else checkpoint.num_bytes,
+            weights_bytes=share.held_bytes if is_dummy else checkpoint.num_bytes,
             load_s=now_s() - started_s,
         )
         _log_loaded(resolved, timeline)

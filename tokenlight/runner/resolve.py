@@ -2,7 +2,7 @@
 """From what was asked to what is run: "auto" becomes numbers here, once, in a new object."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -150,6 +150,12 @@ def resolve(
         overlap=_OVERLAP[limits.device] if overlap is None else overlap,
         graph_rows=graph_rows(limits.max_num_requests) if is_captured else (),
     )
+
+
+def with_blocks(config: ResolvedConfig, num_blocks: int) -> ResolvedConfig:
+    """The same with a KV pool of so many blocks, no more than there were."""
+    longest_tokens = min(config.max_model_tokens, num_blocks * config.block_tokens)
+    return replace(config, num_blocks=num_blocks, max_model_tokens=longest_tokens)
 
 
 def graph_rows(max_num_requests: int) -> tuple[int, ...]:

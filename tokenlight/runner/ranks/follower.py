@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,8 +13,9 @@ from tokenlight.runner.ranks.collect import give
 from tokenlight.runner.ranks.message import Verb, Words, decode, unpack
 from tokenlight.runner.ranks.mirror import follow_mirror
 from tokenlight.runner.ranks.orders import RankOrders
-from tokenlight.runner.ranks.share import load_share
-from tokenlight.runner.ranks.steps import RankSteps
+from tokenlight.runner.ranks.share import load_share, open_model
+from tokenlight.runner.ranks.steps import RankSteps, TableSize
+from tokenlight.runner.timeline import Timeline
 
 
 @torch.inference_mode()
@@ -57,21 +57,16 @@ def follow_orders(
         ConfigError: what the leading rank was asked for cannot be had on this machine.
         CheckpointError: the model's files cannot be used here.
     """
-    share = load_share(orders.config, rank=rank, num_blocks=orders.table.num_blocks)
+    checkpoint = open_model(orders.config)
+    share = load_share(checkpoint, orders.config, rank=rank, timeline=Timeline())
     say_ready()
-    table = orders.table
-    config = replace(
-        share.config,
-        num_blocks=table.num_blocks,
-        max_model_tokens=table.num_columns * share.config.block_tokens,
-    )
-    if config.is_staged:
-        follow_mirror(share.model, share.kv, config, messages)
+    if share.config.is_staged:
+        follow_mirror(share.model, share.kv, share.config, messages)
         return
     group, place = divmod(rank, orders.config.parallel.attn_width)
     follow(
         share.model,
-        RankSteps(share.kv, table),
+        RankSteps(share.kv, TableSize.of(share.config)),
         messages,
         group=group,
         # The leading rank's group is its own; of another the first rank gives.

@@ -10,7 +10,6 @@ import numpy as np
 from tokenlight.base.log import LogLevel
 from tokenlight.config import EngineConfig
 from tokenlight.runner.ranks.message import Words
-from tokenlight.runner.ranks.steps import TableSize
 
 
 class RankOrders(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,8 +19,6 @@ class RankOrders(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     store_port: int
     """Where the leading rank keeps the store through which all ranks find each other."""
-    table: TableSize
-    """Of every group."""
     log_level: LogLevel
 
 

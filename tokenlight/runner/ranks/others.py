@@ -14,17 +14,18 @@ from numpy.typing import NDArray
 from tokenlight.base.env import read_env
 from tokenlight.base.errors import ConfigError
 from tokenlight.base.log import current_level
+from tokenlight.checkpoint import Checkpoint
 from tokenlight.config import EngineConfig
-from tokenlight.models import CompiledModel
-from tokenlight.nn import KvCache
+from tokenlight.runner.machine import read_machine
 from tokenlight.runner.ranks.channel import Channel, GroupChannel
 from tokenlight.runner.ranks.followers import Followers
 from tokenlight.runner.ranks.leader import Groups, LeadingModel
+from tokenlight.runner.ranks.mesh import mesh_of
 from tokenlight.runner.ranks.mirror import Mirror
 from tokenlight.runner.ranks.orders import RankOrders, pack_orders
-from tokenlight.runner.ranks.share import Seat, join, make_store
+from tokenlight.runner.ranks.share import Seat, Share, join, make_store
 from tokenlight.runner.ranks.steps import RankSteps, TableSize
-from tokenlight.runner.resolve import ResolvedConfig
+from tokenlight.runner.resolve import ResolvedConfig, model_shape, resolve
 
 
 class OtherRanks:
@@ -33,23 +34,23 @@ class OtherRanks:
     def __init__(
         self,
         channel: Channel,
-        orders: RankOrders,
+        config: EngineConfig,
         ended: ExitStack,
         wait_until_loaded: Callable[[], None],
     ) -> None:
         self._channel = channel
-        self._orders = orders
+        self._config = config
         self._ended = ended
         self._wait_until_loaded = wait_until_loaded
         self._leading: LeadingModel | None = None
 
-    def lead(self, model: CompiledModel, kv: KvCache) -> LeadingModel:
+    def lead(self, share: Share) -> LeadingModel:
         """This rank's model, whose calls the others make as well; waits until they have loaded."""
         self._wait_until_loaded()
-        table, parallel = self._orders.table, self._orders.config.parallel
+        table, parallel = TableSize.of(share.config), self._config.parallel
         self._leading = LeadingModel(
-            model,
-            RankSteps(kv, table),
+            share.model,
+            RankSteps(share.kv, table),
             Groups(
                 first_ranks=range(0, parallel.num_ranks, parallel.attn_width),
                 num_slots=table.num_slots,
@@ -73,7 +74,7 @@ class OtherRanks:
         self._ended.close()
 
 
-def find_ranks(config: EngineConfig, resolved: ResolvedConfig) -> OtherRanks | None:
+def find_ranks(checkpoint: Checkpoint, config: EngineConfig) -> OtherRanks | None:
     """The others: those that a launcher started, or children of this process; None: there are none.
 
     Raises:
@@ -81,51 +82,40 @@ def find_ranks(config: EngineConfig, resolved: ResolvedConfig) -> OtherRanks | N
     """
     if config.parallel.num_ranks == 1:
         return None
-    _check(config, resolved)
+    _check(config, resolve(config, model_shape(checkpoint, mesh_of(config)), read_machine()))
     launched = read_env().num_ranks
     if launched in (None, 1):
-        return _spawn(config, resolved)
+        return _spawn(config)
     if launched != config.parallel.num_ranks:
         raise ConfigError(
             f"WORLD_SIZE says that {launched} ranks were launched, but the flags ask for "
             f"{config.parallel.num_ranks}; make them equal"
         )
-    return _meet(config, resolved)
+    return _meet(config)
 
 
-def _spawn(config: EngineConfig, resolved: ResolvedConfig) -> OtherRanks:
+def _spawn(config: EngineConfig) -> OtherRanks:
     num_ranks, ended = config.parallel.num_ranks, ExitStack()
     store = make_store(num_ranks)
-    orders = _orders(config, resolved, store.port)
+    orders = _orders(config, store.port)
     followers = Followers(
         {rank: msgspec.structs.replace(orders, rank=rank) for rank in range(1, num_ranks)}
     )
     ended.callback(followers.close)
     ended.enter_context(join(Seat(store, rank=0, world_size=num_ranks)))
-    return OtherRanks(followers.channel, orders, ended, followers.wait_ready)
+    return OtherRanks(followers.channel, config, ended, followers.wait_ready)
 
 
-def _meet(config: EngineConfig, resolved: ResolvedConfig) -> OtherRanks:
+def _meet(config: EngineConfig) -> OtherRanks:
     ended, channel = ExitStack(), GroupChannel()
     ended.enter_context(join(None))
     ended.callback(channel.close)
-    orders = _orders(config, resolved, store_port=0)
-    channel.send(pack_orders(orders))
-    return OtherRanks(channel, orders, ended, dist.barrier)
+    channel.send(pack_orders(_orders(config, store_port=0)))
+    return OtherRanks(channel, config, ended, dist.barrier)
 
 
-def _orders(config: EngineConfig, resolved: ResolvedConfig, store_port: int) -> RankOrders:
-    return RankOrders(
-        config=config,
-        rank=0,
-        store_port=store_port,
-        table=TableSize(
-            num_slots=resolved.max_num_requests,
-            num_columns=-(-resolved.max_model_tokens // resolved.block_tokens),
-            num_blocks=resolved.num_blocks,
-        ),
-        log_level=current_level(),
-    )
+def _orders(config: EngineConfig, store_port: int) -> RankOrders:
+    return RankOrders(config=config, rank=0, store_port=store_port, log_level=current_level())
 
 
 def _check(config: EngineConfig, resolved: ResolvedConfig) -> None:

@@ -20,11 +20,25 @@ from tokenlight.config import EngineConfig
 from tokenlight.kv import DevicePool
 from tokenlight.models import CausalLM, CompiledModel, load_model, shard_model
 from tokenlight.runner.machine import Machine, read_machine
-from tokenlight.runner.memory import compile_for, make_pool
+from tokenlight.runner.memory import (
+    compile_for,
+    make_pool,
+    measure_usage,
+    told_when_out_of_memory,
+    weights_bytes,
+)
 from tokenlight.runner.ranks.communicator import TorchCommunicator
 from tokenlight.runner.ranks.mesh import mesh_of
-from tokenlight.runner.resolve import Limits, ResolvedConfig, model_shape, resolve, resolve_limits
-from tokenlight.spmd import Ranks
+from tokenlight.runner.resolve import (
+    Limits,
+    ResolvedConfig,
+    model_shape,
+    resolve,
+    resolve_limits,
+    with_blocks,
+)
+from tokenlight.runner.timeline import Timeline
+from tokenlight.spmd import Mesh, Ranks
 
 _HOST = "127.0.0.1"
 _JOIN_TIMEOUT = timedelta(minutes=10)
@@ -39,7 +53,8 @@ class Share:
     model: CompiledModel
     kv: DevicePool
     config: ResolvedConfig
-    """Of sizes, those that the leading rank says count."""
+    held_bytes: int
+    """Of weights."""
 
 
 def make_store(num_ranks: int) -> TCPStore:
@@ -72,44 +87,70 @@ def join(seat: Seat | None) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def load_share(config: EngineConfig, *, rank: int, num_blocks: int) -> Share:
-    """Read this rank's part of the checkpoint and compile it.
+def load_share(
+    checkpoint: Checkpoint, config: EngineConfig, *, rank: int, timeline: Timeline
+) -> Share:
+    """Read this rank's part of the checkpoint, agree with the others on a size, compile it.
 
     Raises:
         ConfigError: what was asked cannot be had on this machine.
         CheckpointError: the model's files cannot be used.
     """
-    checkpoint = open_checkpoint(
-        Path(config.model.model), has_weights=config.model.load_format != "dummy"
-    )
     mesh, machine = mesh_of(config).at(rank), read_machine()
     shape = model_shape(checkpoint, mesh)
     limits = resolve_limits(config, shape, machine)
-    kernels.set_num_threads(threads_of_a_rank(config, machine))
+    kernels.set_num_threads(_threads_of_a_rank(config, machine))
+    # What torch itself still does is small; its threads would spin on the kernels' cores.
     torch.set_num_threads(1)
-    model, ranks = load_part(checkpoint, config, limits, rank)
-    pool = make_pool(shape.layers, limits, num_blocks)
-    resolved = resolve(config, shape, machine)
-    return Share(compile_for(model, pool, limits, ranks), pool, resolved)
+    if config.row_invariance == "on" and limits.device == "cuda":
+        for backend in kernels.OF_ANY_ORDER:
+            kernels.withdraw(backend)
+    kernels.compile_ahead(limits.device)
+    with told_when_out_of_memory(config.cache.memory_fraction):
+        with timeline.during("weights"):
+            loaded, ranks = _load_part(checkpoint, config, limits, mesh)
+        spare_bytes = None
+        if limits.device != "cpu":
+            with timeline.during("trial"):
+                usage = measure_usage(loaded, shape, limits, ranks)
+            spare_bytes = usage.spare_bytes(config.cache.memory_fraction, limits.block_bytes)
+        resolved = resolve(config, shape, machine, spare_bytes)
+        if ranks is not None:
+            resolved = with_blocks(resolved, _least(resolved.num_blocks))
+        pool = make_pool(shape.layers, limits, resolved.num_blocks)
+        with timeline.during("program"):
+            compiled = compile_for(loaded, pool, limits, ranks)
+    return Share(compiled, pool, resolved, weights_bytes(loaded))
 
 
-def threads_of_a_rank(config: EngineConfig, machine: Machine) -> int:
+def _least(num_blocks: int) -> int:
+    """Of what the ranks have room for: their blocks have the same numbers."""
+    told = torch.tensor([num_blocks])
+    dist.all_reduce(told, op=dist.ReduceOp.MIN)
+    return int(told)
+
+
+def _threads_of_a_rank(config: EngineConfig, machine: Machine) -> int:
     """The ranks of a host share its cores."""
     return config.num_threads or max(1, machine.num_cores // config.parallel.num_ranks)
 
 
-def load_part(
-    checkpoint: Checkpoint, config: EngineConfig, limits: Limits, rank: int
+def _load_part(
+    checkpoint: Checkpoint, config: EngineConfig, limits: Limits, mesh: Mesh
 ) -> tuple[CausalLM, Ranks | None]:
     """The model of a rank, and what the compiler must know of the others; None: it is alone."""
-    mesh = mesh_of(config).at(rank)
-    is_dummy = config.model.load_format == "dummy"
     sharding = shard_model(checkpoint, mesh, limits.dtype) if mesh.num_ranks > 1 else None
     model = load_model(
         checkpoint,
         device=limits.device,
         dtype=limits.dtype,
-        is_dummy=is_dummy,
+        is_dummy=config.model.load_format == "dummy",
         sharding=sharding,
     )
     return model, Ranks(mesh, sharding.layouts, TorchCommunicator()) if sharding else None
+
+
+def open_model(config: EngineConfig) -> Checkpoint:
+    """The files that the model is made of."""
+    has_weights = config.model.load_format != "dummy"
+    return open_checkpoint(Path(config.model.model), has_weights=has_weights)

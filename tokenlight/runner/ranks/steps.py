@@ -10,6 +10,7 @@ import torch
 
 from tokenlight.nn import KvCache, Step
 from tokenlight.runner.ranks.message import Message, Words
+from tokenlight.runner.resolve import ResolvedConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,14 @@ class TableSize:
     """Most blocks of one."""
     num_blocks: int
     """That the scheduler knows of. One more is there for the rows that pad a step."""
+
+    @classmethod
+    def of(cls, config: ResolvedConfig) -> TableSize:
+        return cls(
+            num_slots=config.max_num_requests,
+            num_columns=-(-config.max_model_tokens // config.block_tokens),
+            num_blocks=config.num_blocks,
+        )
 
 
 class RankSteps:
