@@ -42,25 +42,27 @@ struct Span {
     }
 
     std::int64_t RowElements() const { return args.head_dim + kRowExtra<T>; }
-    const T* RowOf(const void* cache, std::int64_t token) const {
+
+    // Calls f(first row, how many) for each piece of the tokens [first, last) that lies in a block.
+    template <class F>
+    void EachRun(const void* cache, std::int64_t first, std::int64_t last, F f) const {
         const std::int64_t block_tokens = args.batch.block_tokens;
-        const std::int64_t block = blocks[token / block_tokens];
-        const std::int64_t row = (block * args.num_kv_heads + item.kv_head) * block_tokens;
-        return static_cast<const T*>(cache) + (row + token % block_tokens) * RowElements();
-    }
-    // How many tokens from this one on lie in a block, one row after another.
-    std::int64_t RunFrom(std::int64_t token) const {
-        return args.batch.block_tokens - token % args.batch.block_tokens;
+        std::int64_t column = first / block_tokens;
+        std::int64_t offset = first - column * block_tokens;
+        for (; first < last; ++column, offset = 0) {
+            const std::int64_t count = Least(last - first, block_tokens - offset);
+            const std::int64_t head = blocks[column] * args.num_kv_heads + item.kv_head;
+            f(static_cast<const T*>(cache) + (head * block_tokens + offset) * RowElements(), count);
+            first += count;
+        }
     }
     // Where the cache has the tokens [first, first + count); the last is repeated to fill the tile.
     void FindRows(const void* cache, std::int64_t first, int count,
                   const T* rows[kTileTokens]) const {
         int j = 0;
-        while (j < count) {
-            const T* row = RowOf(cache, first + j);
-            const int stop = static_cast<int>(Least<std::int64_t>(count, j + RunFrom(first + j)));
-            for (; j < stop; ++j, row += RowElements()) rows[j] = row;
-        }
+        EachRun(cache, first, first + count, [&](const T* row, std::int64_t run) {
+            for (; run > 0; --run, row += RowElements()) rows[j++] = row;
+        });
         for (; j < kTileTokens; ++j) rows[j] = rows[count - 1];
     }
 };
@@ -90,14 +92,13 @@ inline void ScaleQueries(const Span<T>& span, std::int64_t stride, const Attenti
 // takes longer than a tile.
 template <class T>
 inline void PrefetchTile(const Span<T>& span, const void* cache, std::int64_t first) {
-    const std::int64_t stop = Least<std::int64_t>(first + kTileTokens, span.End());
-    for (std::int64_t token = first, count; token < stop; token += count) {
-        const char* row = reinterpret_cast<const char*>(span.RowOf(cache, token));
-        const char* line = row - reinterpret_cast<std::uintptr_t>(row) % 64;
-        count = Least(stop - token, span.RunFrom(token));
-        const char* end = row + count * span.RowElements() * static_cast<std::int64_t>(sizeof(T));
+    const std::int64_t last = Least<std::int64_t>(first + kTileTokens, span.End());
+    span.EachRun(cache, first, last, [&](const T* row, std::int64_t run) {
+        const char* line = reinterpret_cast<const char*>(row);
+        const char* end = line + run * span.RowElements() * static_cast<std::int64_t>(sizeof(T));
+        line -= reinterpret_cast<std::uintptr_t>(line) % 64;
         for (; line < end; line += 64) PrefetchFar(line);
-    }
+    });
 }
 
 // One partition: for each row its largest score, its sum of weights (0 where it sees nothing) and

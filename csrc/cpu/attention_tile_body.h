@@ -11,6 +11,21 @@ inline Vec LoadUpTo(const T* p, int count) {
     return count >= kLanes ? Load(p) : LoadN(p, count);
 }
 
+template <int N>
+struct Rows {
+    static constexpr int kCount = N;
+};
+
+// Calls f(Rows<N>, first row) for groups of rows, whose computations share what they load.
+template <class F>
+inline void InGroups(int num_rows, F f) {
+    int row = 0;
+    for (; num_rows - row >= 4; row += 4) f(Rows<4>{}, row);
+    if (num_rows - row == 3) f(Rows<3>{}, row);
+    if (num_rows - row == 2) f(Rows<2>{}, row);
+    if (num_rows - row == 1) f(Rows<1>{}, row);
+}
+
 // One step of the chains of R rows for four tokens, 4 apart; `dims` of the 16 dimensions are there.
 template <class T, int R>
 inline void StepFour(const float* queries, std::int64_t padded, const T* const rows[kLanes], int i,
@@ -53,19 +68,10 @@ inline void ScoreTileCached(const AttentionBuffers& b, std::int64_t padded,
                             int tile_start) {
     for (int half = 0; half < kTileTokens; half += kLanes) {
         float* scores = b.scores + tile_start + half;
-        int row = 0;
-        for (; num_rows - row >= 4; row += 4) {
-            ScoreCached<T, 4>(b.queries + row * padded, padded, rows + half, head_dim,
-                              scores + row * kPartitionTokens);
-        }
-        for (; num_rows - row >= 3; row += 3) {
-            ScoreCached<T, 3>(b.queries + row * padded, padded, rows + half, head_dim,
-                              scores + row * kPartitionTokens);
-        }
-        for (; num_rows - row >= 1; row += 1) {
-            ScoreCached<T, 1>(b.queries + row * padded, padded, rows + half, head_dim,
-                              scores + row * kPartitionTokens);
-        }
+        InGroups(num_rows, [&](auto group, int row) {
+            ScoreCached<T, group.kCount>(b.queries + row * padded, padded, rows + half, head_dim,
+                                         scores + row * kPartitionTokens);
+        });
     }
 }
 
@@ -114,15 +120,10 @@ inline void ScoreTurned(const float* queries, std::int64_t stride, const float* 
 inline void ScoreTileTurned(const AttentionBuffers& b, std::int64_t stride, int padded,
                             int num_rows, int tile_start) {
     float* scores = b.scores + tile_start;
-    int row = 0;
-    for (; num_rows - row >= 4; row += 4) {
-        ScoreTurned<4>(b.turned_queries + row, stride, b.keys, padded,
-                       scores + row * kPartitionTokens);
-    }
-    for (; num_rows - row >= 1; row += 1) {
-        ScoreTurned<1>(b.turned_queries + row, stride, b.keys, padded,
-                       scores + row * kPartitionTokens);
-    }
+    InGroups(num_rows, [&](auto group, int row) {
+        ScoreTurned<group.kCount>(b.turned_queries + row, stride, b.keys, padded,
+                                  scores + row * kPartitionTokens);
+    });
 }
 
 // Multiplies the scores, or the weights, of `count` tokens by the scales of their keys or values.
@@ -134,7 +135,11 @@ inline void ScaleTile(const AttentionBuffers& b, const T* const rows[kTileTokens
         for (int j = 0; j < count; ++j) scales[j] = ScaleOf(rows[j], head_dim);
         for (int row = 0; row < num_rows; ++row) {
             float* scores = b.scores + row * kPartitionTokens + tile_start;
-            for (int j = 0; j < count; ++j) scores[j] *= scales[j];
+            int j = 0;
+            for (; j + kLanes <= count; j += kLanes) {
+                Store(scores + j, Mul(Load(scores + j), Load(scales + j)));
+            }
+            for (; j < count; ++j) scores[j] *= scales[j];
         }
     }
 }
@@ -211,19 +216,10 @@ template <class T>
 inline void AddValueTile(const AttentionBuffers& b, const T* const rows[kTileTokens], int num_rows,
                          std::int64_t padded, int tile_start, int count) {
     const float* weights = b.scores + tile_start;
-    int row = 0;
-    for (; num_rows - row >= 4; row += 4) {
-        AddValueRows<T, 4>(weights + row * kPartitionTokens, rows, count, padded,
-                           b.sums + row * padded);
-    }
-    for (; num_rows - row >= 3; row += 3) {
-        AddValueRows<T, 3>(weights + row * kPartitionTokens, rows, count, padded,
-                           b.sums + row * padded);
-    }
-    for (; num_rows - row >= 1; row += 1) {
-        AddValueRows<T, 1>(weights + row * kPartitionTokens, rows, count, padded,
-                           b.sums + row * padded);
-    }
+    InGroups(num_rows, [&](auto group, int row) {
+        AddValueRows<T, group.kCount>(weights + row * kPartitionTokens, rows, count, padded,
+                                      b.sums + row * padded);
+    });
 }
 
 template <class T>
