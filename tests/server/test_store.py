@@ -3,6 +3,7 @@
 
 import asyncio
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -160,3 +161,19 @@ async def test_deleting_frees_the_bytes_that_saving_took(make_store, tmp_path):
     with sqlite3.connect(path) as db:
         assert db.execute("SELECT count(*) FROM responses").fetchone() == (0,)
     db.close()
+
+
+async def test_what_cannot_be_written_is_told_in_the_log_and_counted_nowhere(
+    make_store, tmp_path, caplog
+):
+    store = make_store(str(tmp_path / "responses.db"))
+    await store.save(ME, stored("resp_1"))
+    num_bytes = store.num_bytes
+    with closing(sqlite3.connect(tmp_path / "responses.db")) as other:
+        other.execute("DROP TABLE items")
+        other.commit()
+    await store.save(ME, stored("resp_2"))
+    assert "response_not_stored id=resp_2" in caplog.text
+    assert store.num_bytes == num_bytes
+    with pytest.raises(ResponseNotFound):
+        await store.get_response(ME, "resp_2")

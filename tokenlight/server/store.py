@@ -19,9 +19,12 @@ import msgspec
 
 from tokenlight.base.clock import unix_s
 from tokenlight.base.errors import ConfigError, InvalidRequest, ResponseNotFound
+from tokenlight.base.log import event, get_log
 from tokenlight.text.conversation import Turn
 
 _Result = TypeVar("_Result")
+
+_log = get_log("server")
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS responses (
@@ -113,8 +116,15 @@ class ResponseStore:
             ) from fault
 
     async def save(self, owner: bytes, stored: StoredResponse) -> None:
-        """Write a response; older ones give way. One larger than the bound is not kept."""
-        await self._on_thread(lambda: self._save(owner, stored))
+        """Write a response; older ones give way. One larger than the bound is not kept.
+
+        A full disk or a file that another process holds costs what would have been kept, which the
+        log tells, and not the answer: that is made.
+        """
+        try:
+            await self._on_thread(lambda: self._save(owner, stored))
+        except sqlite3.Error as fault:
+            _log.error(event("response_not_stored", id=stored.id, reason=fault))
 
     async def get_response(self, owner: bytes, id: str) -> bytes:
         """The response's JSON.
@@ -190,24 +200,27 @@ class ResponseStore:
             )
             ids = [(id, stored.id) for id in _item_ids(stored)]
             self._db.executemany("INSERT INTO items (id, response_id) VALUES (?, ?)", ids)
-            self._num_bytes += num_bytes
-            self._make_room()
+            num_freed_bytes = self._make_room(num_bytes)
+        self._num_bytes += num_bytes - num_freed_bytes
 
-    def _make_room(self) -> None:
-        """Delete what is too old, then the oldest until the rest fits."""
+    def _make_room(self, num_new_bytes: int) -> int:
+        """Delete what is too old, then the oldest until the rest fits; how many bytes went."""
         oldest = self._db.execute(
             "SELECT place, num_bytes, created_s FROM responses ORDER BY place"
         )
         doomed: list[tuple[int]] = []
+        num_freed_bytes = 0
         for place, num_bytes, created_s in oldest:
             is_old = created_s < unix_s() - self._max_age_s
-            if not is_old and self._num_bytes <= self._max_bytes:
+            num_kept_bytes = self._num_bytes + num_new_bytes - num_freed_bytes
+            if not is_old and num_kept_bytes <= self._max_bytes:
                 break
             doomed.append((place,))
-            self._num_bytes -= num_bytes
+            num_freed_bytes += num_bytes
         if doomed:
             self._db.executemany("DELETE FROM responses WHERE place = ?", doomed)
             self._db.execute("PRAGMA incremental_vacuum")
+        return num_freed_bytes
 
     def _column(self, owner: bytes, id: str, column: str) -> bytes:
         row = self._db.execute(
