@@ -5,6 +5,9 @@
 
 // Rows whose sums the registers hold for the columns of a panel.
 constexpr int kPanelRows = kMaxTileRows >= 16 ? 5 : 2;
+// How many blocks ahead activations are asked for: a panel fills the first-level cache before the
+// rows after these would come to theirs.
+constexpr int kPanelAhead = 4;
 
 template <class F>
 inline void UnpackPanel(const std::uint8_t* tile, int first_block, int num_blocks, int which,
@@ -34,7 +37,7 @@ inline void PanelTimesRows(const PanelBlock* panel, const XPairBlock* x, std::in
                            int num_blocks, Vec y[R][C]) {
     constexpr int kHalfPairs = kBlockElements / 2 / F::kHalves;
     for (int b = 0; b < num_blocks; ++b, ++panel, ++x) {
-        for (int r = 0; r < R; ++r) Prefetch(x + (r + R) * stride);
+        for (int r = 0; r < R; ++r) Prefetch(x + r * stride + kPanelAhead);
         for (int half = 0; half < F::kHalves; ++half) {
             IVec sum[R][C];
             for (int r = 0; r < R; ++r) {
