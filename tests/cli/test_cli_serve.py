@@ -93,17 +93,20 @@ def test_a_port_in_use_is_told_before_any_model_is_looked_for(tmp_path, monkeypa
 
 @pytest.mark.parametrize("has_key", [True, False])
 @pytest.mark.parametrize("is_default_model", [True, False])
-def test_the_banner_says_where_what_and_how_to_try(has_key, is_default_model):
+@pytest.mark.parametrize("calls_tools", [True, False])
+def test_the_banner_says_where_what_and_how_to_try(has_key, is_default_model, calls_tools):
     text = banner(
         url="http://127.0.0.1:8000",
         model="SmolLM2",
         context_tokens=8192,
         is_default_model=is_default_model,
+        calls_tools=calls_tools,
         has_key=has_key,
     )
     assert "SmolLM2" in text
     assert "http://127.0.0.1:8000/v1" in text
     assert "8,192 tokens" in text
+    assert ("can      chat, call tools and continue text" in text) == calls_tools
     assert ("Qwen/Qwen3-8B" in text) == is_default_model
     assert ("call tools or drive agents" in text) == is_default_model
     assert ("$TOKENLIGHT_API_KEY" in text) == has_key

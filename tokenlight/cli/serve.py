@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
                 model=svc.model_name,
                 context_tokens=svc.engine.facts.max_model_tokens,
                 is_default_model=not typed.model.model,
+                calls_tools=svc.dialect.traits.has_tools,
                 has_key=config.api_key is not None,
             )
             print(text, flush=True)
@@ -78,9 +79,16 @@ def follow() -> int:
 
 
 def banner(
-    *, url: str, model: str, context_tokens: int, is_default_model: bool, has_key: bool
+    *,
+    url: str,
+    model: str,
+    context_tokens: int,
+    is_default_model: bool,
+    calls_tools: bool,
+    has_key: bool,
 ) -> str:
     """What a newcomer needs to see first."""
+    skills = "chat, call tools and continue text" if calls_tools else "chat and continue text"
     body = {"messages": [{"role": "user", "content": "What is the capital of France?"}]}
     key = ' -H "authorization: Bearer $TOKENLIGHT_API_KEY"' if has_key else ""
     cannot = (
@@ -96,7 +104,7 @@ def banner(
         [
             f"TokenLight serves {model}",
             f"  url      {url}/v1  (API: {url}/docs)",
-            f"  can      chat and continue text, {context_tokens:,} tokens of context",
+            f"  can      {skills}, {context_tokens:,} tokens of context",
             *cannot,
             f"  try      curl {url}/v1/chat/completions{key} \\",
             "             -H 'content-type: application/json' \\",
