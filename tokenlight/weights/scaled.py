@@ -70,7 +70,7 @@ def read_scaled(entry: TensorEntry, parts: ScaledParts, read: Read) -> tuple[Ten
         kind = parse_scaled(entry.format)
         if parts.packing == "rows":
             numbers = _tensor(parts.numbers, read)
-            if bool((numbers.view(torch.uint8) & _FP8_NAN == _FP8_NAN).any()):
+            if _has_nan(numbers):
                 raise ValueError("some are NaN")
             return block_scaled(numbers, _tensor(parts.scales, read).float(), kind)
         groups = None if parts.group_of is None else _tensor(parts.group_of, read)
@@ -87,6 +87,11 @@ def _tensor(entry: TensorEntry, read: Read) -> Tensor:
     if entry.format not in _DTYPES:
         raise ValueError(f"{entry.name!r} is stored as {entry.format}")
     return read(entry).reshape(-1).view(_DTYPES[entry.format]).view(entry.shape)
+
+
+def _has_nan(numbers: Tensor) -> bool:
+    magnitudes = numbers.view(torch.uint8).numpy() & _FP8_NAN  # numpy: several times torch's speed
+    return bool((magnitudes == _FP8_NAN).any())
 
 
 def _int4(entry: TensorEntry, parts: ScaledParts, read: Read) -> Int4:

@@ -8,18 +8,22 @@ no such format: weights become dense, rounded to the type of the scales as other
 Shapes: N rows, K weights per row, G groups per row.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tokenlight.kernels.formats import FORMATS, Format
 
 BLOCK = 32
+# Unpacked at a time, so that what is between stays in a cache.
+CHUNK_WORDS = 1 << 14
+Words = NDArray[Any]
+"""uint64."""
 _DENSE_NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
-# Which column of eight each of a word's nibbles is, the lowest first.
-_IN_ORDER = (0, 1, 2, 3, 4, 5, 6, 7)
-_AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 
 
 class Int4(NamedTuple):
@@ -34,20 +38,41 @@ class Int4(NamedTuple):
 
 def unpack_words(words: Tensor) -> Tensor:
     """int32 [rows, columns] as uint8 [rows, 8 * columns], the lowest four bits first."""
-    return _apart(words, _IN_ORDER)
+    return _unpacked(words, _in_order)
 
 
 def unpack_awq(words: Tensor) -> Tensor:
-    """As `unpack_words`, in AWQ's order of nibbles."""
-    return _apart(words, _AWQ_ORDER)
+    """As `unpack_words`, of words with even columns in their low half, odd ones in their high."""
+    return _unpacked(words, _in_halves)
 
 
-def _apart(words: Tensor, order: tuple[int, ...]) -> Tensor:
-    packed = words.contiguous().view(torch.uint8).view(*words.shape, 4)
-    nibbles: Tensor = torch.stack([packed & 0xF, packed >> 4], dim=-1).flatten(-2)
-    if order != _IN_ORDER:
-        nibbles = nibbles[..., [order.index(column) for column in range(8)]]
-    return nibbles.flatten(1)
+def _unpacked(words: Tensor, spread: Callable[[Words], Words]) -> Tensor:
+    packed = words.contiguous().numpy().view(np.uint32).reshape(-1)
+    wide = np.empty(packed.size, np.dtype("<u8"))
+    for at in range(0, packed.size, CHUNK_WORDS):
+        some = slice(at, at + CHUNK_WORDS)
+        wide[some] = spread(packed[some].astype(wide.dtype))
+    return torch.from_numpy(wide.view(np.uint8).reshape(words.shape[0], -1))
+
+
+def _in_order(wide: Words) -> Words:
+    """Each nibble in a byte of its own."""
+    wide = (wide | wide << 16) & 0x0000FFFF0000FFFF
+    wide = (wide | wide << 8) & 0x00FF00FF00FF00FF
+    apart: Words = (wide | wide << 4) & 0x0F0F0F0F0F0F0F0F
+    return apart
+
+
+def _in_halves(wide: Words) -> Words:
+    both: Words = _four_apart(wide & 0xFFFF) | _four_apart(wide >> 16) << 8
+    return both
+
+
+def _four_apart(halves: Words) -> Words:
+    """The four nibbles of 16 bits, each at the start of 16 bits of its own."""
+    halves = (halves | halves << 24) & 0x000000FF000000FF
+    apart: Words = (halves | halves << 12) & 0x000F000F000F000F
+    return apart
 
 
 def int4_rows(weight: Int4, groups_K: Tensor | None = None) -> tuple[Tensor, Format]:
@@ -93,8 +118,8 @@ def _per_block(values_NG: Tensor, reach: int) -> Tensor:
 
 def _fifth_bits(elements: Tensor) -> Tensor:
     """Bit 4 of elements [..., 32] in 4 bytes, the first element lowest."""
-    bits: Tensor = (elements >> 4).unflatten(-1, (4, 8)) << torch.arange(8, dtype=torch.uint8)
-    return bits.sum(-1, dtype=torch.uint8)
+    bits = np.packbits((elements & 0x10).numpy(), axis=-1, bitorder="little")
+    return torch.from_numpy(bits)
 
 
 def _dense(weight: Int4, groups_K: Tensor) -> tuple[Tensor, Format]:
