@@ -10,6 +10,7 @@ import torch
 from tokenlight.kernels.backends import load_backends
 from tokenlight.kernels.contract import Implementation, Op, Site
 from tokenlight.kernels.formats import FORMATS
+from tokenlight.kernels.formats.scaled import FP8
 from tokenlight.kernels.formats.tile16 import TILE16
 from tokenlight.kernels.machine import default_device, features
 from tokenlight.kernels.ops import OPS
@@ -98,7 +99,8 @@ def _sites(op: Op[..., Any], device: str) -> Iterator[Site]:
         (torch.int32,) if op.name in _TYPED_BY_INTEGERS else _FLOATS[: 1 if device == "cpu" else 3]
     )
     if op.takes_format:
-        for dtype, (name, weight_format) in product(activations, FORMATS.items()):
+        for dtype, weight_format in product(activations, (*FORMATS.values(), *FP8)):
+            name = weight_format.name
             yield Site(device, dtype, _STORED.get(name, torch.uint8), weight_format)
             if name in TILE16:
                 yield Site(device, dtype, torch.uint8, TILE16[name])
