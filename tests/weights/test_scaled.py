@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -143,46 +144,59 @@ def test_logits_are_those_of_the_numbers(name: str, tmp_path: Path) -> None:
     assert float((ours - theirs).norm() / theirs.norm()) < limit
 
 
-@pytest.mark.parametrize("name", ["fp8-blocks", "awq"])
-def test_experts_are_joined_one_by_one(name: str, tmp_path: Path) -> None:
-    quantization, publish, _ = LAYOUTS[name]
-    config = {
-        **VARIANTS["qwen3_moe"].config,
+# Sizes whose rows are whole blocks.
+WITH_EXPERTS = {
+    "qwen3_moe": {"hidden_size": 64, "moe_intermediate_size": 64, "intermediate_size": 64},
+    "deepseek_v3": {
         "hidden_size": 64,
         "moe_intermediate_size": 64,
         "intermediate_size": 64,
-    }
-    state = dict(random_state("qwen3_moe", config, seed=6))
-    apart = {}
-    for key, array in state.items():
-        if key.endswith("experts.gate_up_proj"):
-            for expert, both in enumerate(array):
-                gate, up = both[: len(both) // 2], both[len(both) // 2 :]
-                prefix = key.removesuffix("gate_up_proj") + f"{expert}."
-                apart |= {f"{prefix}gate_proj.weight": gate, f"{prefix}up_proj.weight": up}
-        elif key.endswith("experts.down_proj"):
-            prefix = key.removesuffix("down_proj")
-            apart |= {f"{prefix}{e}.down_proj.weight": each for e, each in enumerate(array)}
-        else:
-            apart[key] = array
-    tensors, truth = published.published_state(apart, publish)
-    for key in [key for key in state if "experts." in key]:
-        prefix = key.rpartition(".")[0]
-        experts = range(len(state[key]))
-        if key.endswith("down_proj"):
-            rows = [torch.as_tensor(truth[f"{prefix}.{e}.down_proj.weight"]) for e in experts]
-        else:
-            rows = [
-                torch.cat(
-                    [
-                        torch.as_tensor(truth[f"{prefix}.{e}.{part}_proj.weight"])
-                        for part in ("gate", "up")
-                    ]
-                )
-                for e in experts
-            ]
-        truth[key] = torch.stack(rows).numpy()
-    twin = make_twin("qwen3_moe", config, {key: truth[key] for key in state})
+        "q_lora_rank": 32,
+        "v_head_dim": 16,
+    },
+}
+
+
+def apart(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
+    """transformers' stack of experts as checkpoints have it: a matrix for each."""
+    path, _, kind = name.rpartition(".")
+    if kind == "gate_up_proj":
+        gates, ups = np.split(array, 2, axis=1)
+        return {
+            f"{path}.{expert}.{part}_proj.weight": each[expert]
+            for expert in range(len(array))
+            for part, each in (("gate", gates), ("up", ups))
+        }
+    return {f"{path}.{expert}.{kind}.weight": each for expert, each in enumerate(array)}
+
+
+def stacked(name: str, truth: Mapping[str, Any], num_experts: int) -> np.ndarray:
+    """The inverse of `apart`."""
+    path, _, kind = name.rpartition(".")
+    parts = ("gate_proj", "up_proj") if kind == "gate_up_proj" else (kind,)
+    return np.stack(
+        [
+            np.concatenate([truth[f"{path}.{expert}.{part}.weight"] for part in parts])
+            for expert in range(num_experts)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("model_type", "name"),
+    [("qwen3_moe", "fp8-blocks"), ("qwen3_moe", "awq"), ("deepseek_v3", "fp8-blocks")],
+)
+def test_experts_are_joined_one_by_one(model_type: str, name: str, tmp_path: Path) -> None:
+    quantization, publish, _ = LAYOUTS[name]
+    config = {**VARIANTS[model_type].config, **WITH_EXPERTS[model_type]}
+    state = random_state(model_type, config, seed=6)
+    stacks = [key for key in state if ".experts." in key]
+    matrices = {key: array for key, array in state.items() if key not in stacks}
+    for key in stacks:
+        matrices |= apart(key, state[key])
+    tensors, truth = published.published_state(matrices, publish)
+    whole = {key: stacked(key, truth, len(state[key])) for key in stacks}
+    twin = make_twin(model_type, config, {key: (truth | whole)[key] for key in state})
     write(tmp_path, twin.config.to_dict(), quantization, tensors)
     prompt = [5, 9, 77, 3, 250, 8]
     ours = Rig(open_checkpoint(tmp_path)).step({0: prompt})[0]
