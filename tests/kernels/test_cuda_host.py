@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tokenlight import kernels
-from tokenlight.kernels import OF_ANY_ORDER, OPS, load_backends, withdraw
+from tokenlight.kernels import OF_ANY_ORDER, OPS, contract, load_backends, withdraw
 from tokenlight.kernels.contract import TUNED
 from tokenlight.kernels.cuda import portable
 from tokenlight.kernels.ops.linear.cuda import MAX_ROWS, Around, few_rows, serves
@@ -108,3 +108,27 @@ def test_what_adds_in_any_order_is_withdrawn_by_name(monkeypatch: pytest.MonkeyP
         withdraw(backend)
     left = {i.backend for op in OPS.values() for i in op.implementations if i.device == "cuda"}
     assert left == {"triton"}
+
+
+@pytest.mark.parametrize(
+    ("arch", "stored", "backend"),
+    [
+        (90, BF16, "cuda"),
+        (90, torch.float8_e4m3fn, "triton_prefill"),
+        (80, BF16, "triton_prefill"),
+    ],
+)
+def test_float8_keys_and_older_gpus_are_served_by_the_portable_kernels(
+    arch: int, stored: torch.dtype, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("triton", reason="Triton is installed on Linux x86-64 only")
+    load_backends("cuda")
+    monkeypatch.setattr(contract, "features", lambda device: {f"sm{arch}"})
+    site = contract.Site("cuda", BF16, stored, None)
+    assert kernels.paged_attention.bind(site).backend == backend
+    writer = "cuda" if backend == "cuda" else "triton"
+    assert kernels.rope_write_kv_.bind(site).backend == writer
+    for name in OF_ANY_ORDER:
+        of_op = [i for i in kernels.paged_attention.implementations if i.backend != name]
+        monkeypatch.setattr(kernels.paged_attention, "implementations", of_op)
+    assert kernels.paged_attention.bind(site).backend == "triton"

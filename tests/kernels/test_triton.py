@@ -47,6 +47,7 @@ def num_triton(backend: str) -> int:
     return sum(i.backend == backend for op in OPS.values() for i in op.implementations)
 
 
+@pytest.mark.timeout(600)
 def test_kernels_agree_with_their_references() -> None:
     """A few rows of some cases, and one 16-bit type."""
     assert interpret() == 2 * num_triton("triton") + num_triton("triton_prefill")
@@ -88,8 +89,10 @@ def launch_linear(rows: int, name: str = "linear") -> None:
     run(name)(torch.empty(rows, 1024, dtype=BF16), weight, None, format=FORMATS["bf16"])
 
 
-def launch_attention(tokens: int, requests: int, backend: str = "triton") -> None:
-    cache = torch.empty(8, 2, 16, 128, dtype=BF16)
+def launch_attention(
+    tokens: int, requests: int, backend: str = "triton", stored: torch.dtype = BF16
+) -> None:
+    cache = torch.empty(8, 2, 16, 128, dtype=stored)
     ints = torch.zeros(requests + 1, dtype=torch.int32)
     table = torch.zeros(requests, 256, dtype=torch.int32)
     batch = ints, ints[1:], table, ints[1:]
@@ -117,18 +120,29 @@ def test_attention_is_of_one_kind(tokens: int, requests: int, tmp_path: Path) ->
     assert_one_kind(lambda: launch_attention(tokens, requests), tmp_path)
 
 
+F8 = torch.float8_e4m3fn
+
+
 @pytest.mark.parametrize(
-    "backend", ["triton_prefill", pytest.param("triton", marks=pytest.mark.slow)]
+    ("tokens", "backend", "stored", "num_in_flight"),
+    [
+        (300, "triton_prefill", BF16, 2),
+        pytest.param(300, "triton", BF16, 2, marks=pytest.mark.slow),
+        pytest.param(300, "triton_prefill", F8, 4, marks=pytest.mark.slow),
+        pytest.param(1, "triton", F8, 2, marks=pytest.mark.slow),
+    ],
 )
-def test_keys_arrive_while_those_before_them_are_multiplied(backend: str, tmp_path: Path) -> None:
+def test_keys_arrive_while_those_before_them_are_multiplied(
+    tokens: int, backend: str, stored: torch.dtype, num_in_flight: int, tmp_path: Path
+) -> None:
     """The compiler may wait for what is needed now and leave the rest on its way: it could not,
     were a key's address to wait for a load of the same turn.
     """
     with compiled_for(90, tmp_path) as kernels:
-        launch_attention(300, 1, backend)
+        launch_attention(tokens, 1, backend, stored)
     code = kernels[0].asm["ttgir"]
     assert kernels[0].metadata.shared <= 227 << 10
-    assert {int(n) for n in re.findall(r"async_wait .*num = (\d+)", code)} == {0, 2}
+    assert {int(n) for n in re.findall(r"async_wait .*num = (\d+)", code)} == {0, num_in_flight}
     assert "wgmma.mma_async" in kernels[0].asm["ptx"]
 
 

@@ -31,14 +31,26 @@ class Tiles(NamedTuple):
         most = room // (2 * self.keys * row_bytes)
         return self._replace(num_stages=max(1, min(self.num_stages, most)))
 
+    def of_float8(self) -> Tiles:
+        """For keys that are widened on their way, which takes a stage of its own."""
+        return self._replace(num_stages=self.num_stages + 1)
+
 
 DECODE = Tiles(rows=64, keys=64, num_warps=4, num_stages=2)
 CHUNKED = Tiles(rows=128, keys=64, num_warps=8, num_stages=3)
 PREFILL = Tiles(rows=128, keys=128, num_warps=8, num_stages=3)
+# What is widened takes the registers of half of the keys.
+FLOAT8_PREFILL = Tiles(rows=128, keys=64, num_warps=8, num_stages=4)
 
 
-def broad(dtype: torch.dtype) -> Tiles:
-    """For heads of more than 128, whose sums take the registers of eight warps."""
+def in_chunks(dtype: torch.dtype, stored: torch.dtype, head_dim: int, *, is_prefill: bool) -> Tiles:
+    """For queries of one dtype and keys of another, each chunk of keys on its own."""
     if dtype is torch.float32:
-        return Tiles(rows=64, keys=32, num_warps=8, num_stages=1)
-    return Tiles(rows=64, keys=64, num_warps=8, num_stages=2)
+        # Nothing is fetched ahead: the registers are full.
+        if head_dim > 128:
+            return Tiles(rows=64, keys=32, num_warps=8, num_stages=1)
+        return DECODE._replace(num_stages=1)
+    tiles = CHUNKED if is_prefill else DECODE
+    if head_dim > 128:  # their sums take the registers of eight warps
+        tiles = Tiles(rows=64, keys=64, num_warps=8, num_stages=2)
+    return tiles.of_float8() if stored.itemsize == 1 else tiles

@@ -20,12 +20,11 @@ from torch import Tensor
 from tokenlight.kernels.contract import PORTABLE
 from tokenlight.kernels.ops.paged_attention.contract import paged_attention
 from tokenlight.kernels.ops.paged_attention.tiles import (
-    CHUNKED,
-    DECODE,
+    FLOAT8_PREFILL,
     HOPPER_SHARED_BYTES,
     PREFILL,
     Tiles,
-    broad,
+    in_chunks,
 )
 from tokenlight.kernels.triton.launch import CACHED, FLOATS, check_heads
 from tokenlight.kernels.triton.math import softmax_merge, tanh
@@ -58,11 +57,8 @@ def run(
     softcap: float = 0.0,
 ) -> Tensor:
     batch = (q_THd, k_cache_BKPd, v_cache_BKPd, query_starts, kv_lens, block_table, slots, sinks_H)
-    tiles = CHUNKED if _is_prefill(q_THd, slots) else DECODE
-    if q_THd.shape[2] > 128:
-        tiles = broad(q_THd.dtype)
-    elif q_THd.dtype is torch.float32:
-        tiles = tiles._replace(num_stages=1)
+    is_prefill, stored = _is_prefill(q_THd, slots), k_cache_BKPd.dtype
+    tiles = in_chunks(q_THd.dtype, stored, q_THd.shape[2], is_prefill=is_prefill)
     return launch(*batch, tiles=tiles, options=(scale, window, softcap))
 
 
@@ -87,7 +83,8 @@ def prefill(
     batch = (q_THd, k_cache_BKPd, v_cache_BKPd, query_starts, kv_lens, block_table, slots, sinks_H)
     if not _is_prefill(q_THd, slots):
         return run(*batch, scale=scale, window=window, softcap=softcap)
-    return launch(*batch, tiles=PREFILL, options=(scale, window, softcap), is_once=True)
+    tiles = FLOAT8_PREFILL if k_cache_BKPd.dtype.itemsize == 1 else PREFILL
+    return launch(*batch, tiles=tiles, options=(scale, window, softcap), is_once=True)
 
 
 def launch(
