@@ -4,6 +4,7 @@
 import pytest
 import torch
 
+from tokenlight.base.env import read_env
 from tokenlight.base.errors import ConfigError
 from tokenlight.runner.ranks.devices import backend_of, take_device
 
@@ -36,3 +37,8 @@ def test_ranks_on_cpus_take_nothing(chosen: list[int]):
 def test_what_ranks_are_told_never_waits_for_a_gpu():
     assert backend_of("cpu") == "gloo"
     assert backend_of("cuda").split(",")[0] == "cpu:gloo"
+
+
+def test_a_launcher_says_which_rank_of_its_host_this_is():
+    assert read_env({"RANK": "5", "LOCAL_RANK": "1"}).local_rank == 1
+    assert read_env({"RANK": "5"}).local_rank is None

@@ -60,6 +60,9 @@ class Env:
     num_ranks: int | None = None
     """WORLD_SIZE: how many ranks a launcher started. Default: `tokenlight serve` starts them."""
 
+    local_rank: int | None = None
+    """LOCAL_RANK: the rank's number on its host, set by launchers; picks its GPU. Default: RANK."""
+
     kernel_tuning: KernelTuning = "use"
     """TOKENLIGHT_KERNEL_TUNING: use what `tokenlight kernels tune` measured here, or ignore it.
 
@@ -87,8 +90,9 @@ def read_env(environ: Mapping[str, str] | None = None) -> Env:
     tuning = source.get("TOKENLIGHT_KERNEL_TUNING", "use").lower()
     if tuning not in ("use", "ignore"):
         raise ConfigError(f"TOKENLIGHT_KERNEL_TUNING must be use or ignore, got {tuning!r}")
-    num_ranks = source.get("WORLD_SIZE")
+    num_ranks, local_rank = source.get("WORLD_SIZE"), source.get("LOCAL_RANK", "")
     return Env(
+        local_rank=int(local_rank) if local_rank.isdigit() else None,
         rank=int(source["RANK"]) if source.get("RANK", "").isdigit() else 0,
         num_ranks=None if num_ranks is None else _count("WORLD_SIZE", num_ranks),
         cache_dir=(

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import Store, TCPStore
 
 from tokenlight import kernels
+from tokenlight.base.env import read_env
 from tokenlight.checkpoint import Checkpoint, open_checkpoint
 from tokenlight.config import EngineConfig
 from tokenlight.kv import DevicePool
@@ -28,6 +29,7 @@ from tokenlight.runner.memory import (
     weights_bytes,
 )
 from tokenlight.runner.ranks.communicator import TorchCommunicator
+from tokenlight.runner.ranks.devices import backend_of, take_device
 from tokenlight.runner.ranks.mesh import mesh_of
 from tokenlight.runner.resolve import (
     Limits,
@@ -80,7 +82,8 @@ def take_seat(config: EngineConfig, *, rank: int, store_port: int) -> Seat:
 def join(seat: Seat | None) -> Iterator[None]:
     """Be one of the ranks. None: a launcher's environment variables say which."""
     who = {} if seat is None else seat._asdict()
-    dist.init_process_group("gloo", timeout=_IDLE_TIMEOUT, **who)
+    # Ranks on GPUs are refused: see others.py.
+    dist.init_process_group(backend_of("cpu"), timeout=_IDLE_TIMEOUT, **who)
     try:
         yield
     finally:
@@ -99,6 +102,9 @@ def load_share(
     mesh, machine = mesh_of(config).at(rank), read_machine()
     shape = model_shape(checkpoint, mesh)
     limits = resolve_limits(config, shape, machine)
+    if mesh.num_ranks > 1:
+        asked = read_env().local_rank
+        take_device(limits.device, rank if asked is None else asked, machine.num_gpus)
     kernels.set_num_threads(_threads_of_a_rank(config, machine))
     # What torch itself still does is small; its threads would spin on the kernels' cores.
     torch.set_num_threads(1)
