@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each rank of a host has a device of its own, or is told why not."""
+"""Each rank of a host has a device of its own, and what ranks cannot do is refused."""
 
 import pytest
 import torch
 
+from tests.models.tiny import write_tiny_llama
 from tokenlight.base.env import read_env
 from tokenlight.base.errors import ConfigError
+from tokenlight.checkpoint import Checkpoint, open_checkpoint
+from tokenlight.config import EngineConfig, ParallelConfig, SchedulerConfig
+from tokenlight.runner.machine import Machine
+from tokenlight.runner.ranks import others
 from tokenlight.runner.ranks.devices import backend_of, take_device
+from tokenlight.runner.ranks.others import find_ranks
 
 
 @pytest.fixture
@@ -42,3 +48,23 @@ def test_what_ranks_are_told_never_waits_for_a_gpu():
 def test_a_launcher_says_which_rank_of_its_host_this_is():
     assert read_env({"RANK": "5", "LOCAL_RANK": "1"}).local_rank == 1
     assert read_env({"RANK": "5"}).local_rank is None
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    return open_checkpoint(write_tiny_llama(tmp_path_factory.mktemp("ranks") / "tiny.gguf"))
+
+
+def test_what_ranks_cannot_do_is_refused_before_any_is_started(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+):
+    in_flight = EngineConfig(
+        parallel=ParallelConfig(dp=2), scheduler=SchedulerConfig(overlap=1), device="cpu"
+    )
+    with pytest.raises(ConfigError, match=r"--overlap-steps 1 .* --data-parallel-size 2"):
+        find_ranks(checkpoint, in_flight)
+    gpu = Machine(num_cores=2, memory_bytes=8 << 30, num_gpus=2, gpu_arch=90)
+    monkeypatch.setattr(others, "read_machine", lambda: gpu)
+    with pytest.raises(ConfigError, match=r"several ranks .* CPUs only .* --device cpu"):
+        find_ranks(checkpoint, EngineConfig(parallel=ParallelConfig(tp=2)))
+    assert find_ranks(checkpoint, EngineConfig()) is None
