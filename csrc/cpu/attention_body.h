@@ -93,6 +93,8 @@ inline void ScaleQueries(const Span<T>& span, std::int64_t stride, const Attenti
 template <class T>
 inline void PrefetchTile(const Span<T>& span, const void* cache, std::int64_t first) {
     const std::int64_t last = Least<std::int64_t>(first + kTileTokens, span.End());
+    // Columns of the table before the window may hold anything.
+    first = Most(first, span.Low(span.first_position));
     span.EachRun(cache, first, last, [&](const T* row, std::int64_t run) {
         const char* line = reinterpret_cast<const char*>(row);
         const char* end = line + run * span.RowElements() * static_cast<std::int64_t>(sizeof(T));
