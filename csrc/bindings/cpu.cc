@@ -218,7 +218,12 @@ void BindWeightOps(nb::module_& m) {
             "add",
             [](HoldingQueue& holding, Address out, const std::vector<StridedRows>& parts,
                std::int64_t num_blocks, WeightFormat format, nb::object keep) {
-                holding.queue.Add(At<std::uint8_t>(out), RowAddresses(parts), num_blocks, format);
+                std::vector<const std::uint8_t*> rows = RowAddresses(parts);
+                const std::int64_t num_rows = static_cast<std::int64_t>(rows.size());
+                {
+                    const Company company(num_rows * num_blocks * LayoutOf(format).Bytes() / 4);
+                    holding.queue.Add(At<std::uint8_t>(out), std::move(rows), num_blocks, format);
+                }
                 holding.kept.push_back(std::move(keep));
             },
             "out"_a, "parts"_a, "num_blocks"_a, "format"_a, "keep"_a = nb::none(),
