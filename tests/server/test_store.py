@@ -145,6 +145,17 @@ async def test_many_at_once_lose_nothing(make_store):
     assert found == [[{"id": f"r{i}"}] for i in range(100)]
 
 
+async def test_nobody_else_may_read_the_file(make_store, tmp_path):
+    await make_store(str(tmp_path / "responses.sqlite")).save(ME, stored("a"))
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert set(modes.values()) == {0o600}, modes
+
+
+def test_a_folder_that_is_not_there_is_told_at_start(tmp_path):
+    with pytest.raises(ConfigError, match="--response-store"):
+        ResponseStore(str(tmp_path / "none" / "x.sqlite"), max_bytes=1, max_age_s=1)
+
+
 def test_a_file_that_is_no_database_is_told_at_start(tmp_path):
     path = tmp_path / "not.sqlite"
     path.write_bytes(b"no database at all " * 100)

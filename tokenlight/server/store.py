@@ -13,6 +13,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -98,6 +99,8 @@ class ResponseStore:
         self._max_age_s = max_age_s
         self._turn = threading.Lock()
         try:
+            if path is not None:
+                Path(path).touch(mode=0o600)  # others may not read what was said
             self._db = sqlite3.connect(path or ":memory:", check_same_thread=False)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA auto_vacuum = INCREMENTAL")
@@ -110,7 +113,7 @@ class ResponseStore:
             self._num_bytes: int = self._db.execute(
                 "SELECT COALESCE(SUM(num_bytes), 0) FROM responses"
             ).fetchone()[0]
-        except sqlite3.Error as fault:
+        except (OSError, sqlite3.Error) as fault:
             raise ConfigError(
                 f"--response-store {path}: {fault}; name a file that this server may write"
             ) from fault
