@@ -103,15 +103,8 @@ def _compressed(stated: Mapping[str, Any]) -> Quantization | str:
         reach = "128x128"
     if (bits, kind) == (8, "float") and symmetric and reach is not None:
         return Quantization(method="compressed-tensors", numbers="fp8_e4m3", reach=reach)
-    if (
-        (bits, kind) == (4, "int")
-        and layout == "pack-quantized"
-        and reach
-        in (
-            "channel",
-            f"group{group}",
-        )
-    ):
+    is_int4 = (bits, kind, layout) == (4, "int", "pack-quantized")
+    if is_int4 and reach in ("channel", f"group{group}"):
         return Quantization(
             method="compressed-tensors",
             numbers="int4",
@@ -181,16 +174,12 @@ def join_scaled(
     """
     left = {name: entry for name, entry in tensors.items() if not _is_unused(name)}
     numbers, scales, zeros, group_of = how.names
+    roles = (("numbers", numbers), ("scales", scales), ("zeros", zeros), ("group_of", group_of))
     joined = {}
     for scale_name in [name for name in left if name.rpartition(".")[2] == scales]:
         layer = scale_name.removesuffix(scales)
         parts = {
-            role: left.pop(layer + name)
-            for role, name in (
-                *(("scales", scales), ("numbers", numbers)),
-                *(("zeros", zeros), ("group_of", group_of)),
-            )
-            if name and layer + name in left
+            role: left.pop(layer + name) for role, name in roles if name and layer + name in left
         }
         needed = "numbers" in parts and ("zeros" in parts or how.is_symmetric or not zeros)
         if not needed:
