@@ -20,9 +20,7 @@ from tokenlight.kv import DevicePool
 from tokenlight.models import CompiledModel
 from tokenlight.runner.batch import make_step
 from tokenlight.runner.logprobs import pick_logprobs, read_logprobs
-from tokenlight.runner.memory import (
-    told_when_out_of_memory,
-)
+from tokenlight.runner.memory import told_when_out_of_memory
 from tokenlight.runner.prompt_logprobs import PromptReader
 from tokenlight.runner.ranks.leader import LeadingModel
 from tokenlight.runner.ranks.others import OtherRanks, find_ranks
