@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -12,18 +13,25 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
+_INDEX = count()
+
 
 class AbsentGpu:
-    """As much of a driver as the compiler asks."""
+    """As much of a driver as the compiler asks; each is a device of its own.
+
+    A function keeps what was compiled for a device as long as the process lives: what one test
+    compiled must not be launched in the next.
+    """
 
     def __init__(self, arch: int) -> None:
         self.target = GPUTarget("cuda", arch, 32)
+        self.index = next(_INDEX)
 
     def get_current_target(self) -> GPUTarget:
         return self.target
 
     def get_current_device(self) -> int:
-        return 0
+        return self.index
 
     def get_current_stream(self, device: int) -> int:
         return 0
