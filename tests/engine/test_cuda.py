@@ -94,7 +94,7 @@ def another(rig: Rig, *, overlap: int, is_captured: bool) -> Rig:
     return Rig(ModelRunner(rig.runner._model, pool, config, Grammars(ByteTokenizer)))
 
 
-REQUESTS_TOKENS = [random.Random(9).randrange(VOCAB_SIZE) for _ in range(60)]
+REQUESTS_TOKENS = random.Random(9).choices(range(VOCAB_SIZE), k=60)
 
 
 def prompts(num: int, seed: int) -> list[list[int]]:
@@ -119,7 +119,7 @@ def test_logprobs_of_a_prompt_are_those_of_transformers(kind, request, folder):
     by more than both errors.
     """
     rig = request.getfixturevalue(kind)
-    prompt = [random.Random(3).randrange(VOCAB_SIZE) for _ in range(700)]
+    prompt = random.Random(3).choices(range(VOCAB_SIZE), k=700)
     ids = torch.tensor([prompt], device="cuda")
     model = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).cuda().eval()
     with torch.inference_mode():
@@ -198,7 +198,7 @@ def test_float8_gives_the_same_tokens_whatever_way_its_steps_go(short, overlap, 
 
 
 def test_float8_has_log_probabilities_near_those_of_bfloat16(fast, short):
-    prompt = [random.Random(3).randrange(VOCAB_SIZE) for _ in range(700)]
+    prompt = random.Random(3).choices(range(VOCAB_SIZE), k=700)
     asked = generate("a", prompt, sampling=replace(GREEDY, num_prompt_logprobs=1), max_new_tokens=1)
     told = [
         [one.logprob for one in rig.play({0: [asked]})[0]["a"].prompt_logprobs]

@@ -23,7 +23,7 @@ from tokenlight.nn import Step
 from tokenlight.runner import prompt_logprobs
 
 TELLING = wire.SamplingParams(temperature=0.0, num_prompt_logprobs=3)
-PROMPT = [random.Random(1).randrange(500) for _ in range(150)]  # more than two slices of rows
+PROMPT = random.Random(1).choices(range(500), k=150)  # more than two slices of rows
 ASKED = generate("asked", PROMPT, sampling=TELLING, max_new_tokens=4)
 SILENT = generate("silent", PROMPT, max_new_tokens=4)
 
