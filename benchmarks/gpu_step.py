@@ -26,6 +26,7 @@ from tokenlight.engine.heartbeat import Board
 from tokenlight.engine.loop import Loop
 from tokenlight.runner import ModelRunner, scheduler_config
 from tokenlight.runner.staged import StagedLaunch
+from tokenlight.runner.staging import Size
 
 CONTEXT_TOKENS = 512
 NUM_STEPS = 200
@@ -135,7 +136,8 @@ def replay_us(runner: ModelRunner, batch: int) -> float:
     staged = runner._staged
     if staged is None or runner.config.device != "cuda":
         return float("nan")
-    captured = staged._captured[min(rows for rows in staged._captured if rows >= batch)]
+    captured = staged._model.captured_for(Size(batch, batch, batch))
+    assert captured is not None
     begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begun.record()
     for _ in range(NUM_STEPS):
