@@ -14,8 +14,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.engine.rank_processes import (
+    PROMPTS,
+    answer_for_ever,
+    answers,
+    children,
+    wait_until_gone,
+)
 from tests.models.tiny import write_tiny_llama
-from tokenlight import wire
 from tokenlight.base.errors import EngineDead
 from tokenlight.config import EngineConfig, ModelConfig, ParallelConfig, SchedulerConfig
 from tokenlight.engine.client import AsyncLLM
@@ -23,7 +29,6 @@ from tokenlight.engine.client import AsyncLLM
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
 
 STOPS_S = 5.0
-PROMPTS = ([5, 6, 7], list(range(40)), [9] * 17)
 
 
 @pytest.fixture(scope="module")
@@ -33,46 +38,6 @@ def model(tmp_path_factory) -> Path:
 
 def config_of(model: Path, tp: int) -> EngineConfig:
     return EngineConfig(model=ModelConfig(model=str(model)), parallel=ParallelConfig(tp=tp))
-
-
-async def answers(llm: AsyncLLM, **sampling) -> list[list[int]]:
-    told = []
-    for number, prompt in enumerate(PROMPTS):
-        ids: list[int] = []
-        params = wire.SamplingParams(temperature=0.0, **sampling)
-        async for delta in llm.generate(
-            prompt, params, request_id=f"r{number}-{len(sampling)}", max_new_tokens=12,
-            stop_token_ids=(),
-        ):  # fmt: skip
-            ids += delta.token_ids
-        told.append(ids)
-    return told
-
-
-async def answer_for_ever(llm: AsyncLLM) -> None:
-    while True:
-        await answers(llm)
-
-
-def children(pid: int) -> list[int]:
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in path.read_text().split()] if path.exists() else []
-
-
-def is_running(pid: int) -> bool:
-    """A process that ended and was not yet waited for is not running."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def wait_until_gone(pids: list[int], within_s: float) -> float:
-    started = time.monotonic()
-    while any(is_running(pid) for pid in pids):
-        assert time.monotonic() - started < within_s, "a rank outlived the others"
-        time.sleep(0.05)
-    return time.monotonic() - started
 
 
 async def test_two_and_four_ranks_give_the_tokens_of_one(model: Path):

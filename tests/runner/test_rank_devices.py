@@ -65,6 +65,8 @@ def test_what_ranks_cannot_do_is_refused_before_any_is_started(
         find_ranks(checkpoint, in_flight)
     gpu = Machine(num_cores=2, memory_bytes=8 << 30, num_gpus=2, gpu_arch=90)
     monkeypatch.setattr(others, "read_machine", lambda: gpu)
-    with pytest.raises(ConfigError, match=r"several ranks .* CPUs only .* --device cpu"):
-        find_ranks(checkpoint, EngineConfig(parallel=ParallelConfig(tp=2)))
+    with pytest.raises(ConfigError, match=r"--data-parallel-size 2 runs on CPUs only"):
+        find_ranks(checkpoint, EngineConfig(parallel=ParallelConfig(dp=2)))
+    with pytest.raises(ConfigError, match=r"4 ranks need a GPU each, and torch sees 2"):
+        find_ranks(checkpoint, EngineConfig(parallel=ParallelConfig(tp=4)))
     assert find_ranks(checkpoint, EngineConfig()) is None

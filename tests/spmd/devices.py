@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -75,10 +76,15 @@ def _serve(pipe: Connection, lesson: Lesson, rank: int, num_ranks: int, meeting:
             world_size=num_ranks,
         )
         answer: object = _logits(lesson, rank, num_ranks).cpu().numpy()
-        dist.destroy_process_group()
     except Exception as fault:  # for the test to raise
         answer = fault
     pipe.send(answer)
+    pipe.close()
+    if lesson.device == "cpu":
+        if dist.is_initialized():
+            dist.destroy_process_group()
+    else:
+        os._exit(0)  # as ranks on GPUs do
 
 
 @torch.inference_mode()
@@ -103,7 +109,7 @@ def _logits(lesson: Lesson, rank: int, num_ranks: int) -> Tensor:
         pool,
         device=lesson.device,
         limits=Limits(T=len(lesson.token_ids), S=len(lesson.token_ids)),
-        ranks=Ranks(mesh, sharding.layouts, TorchCommunicator()),
+        ranks=Ranks(mesh, sharding.layouts, TorchCommunicator(lesson.device)),
     )
     ends = [lesson.num_prefilled, *range(lesson.num_prefilled + 1, len(lesson.token_ids) + 1)]
     return torch.cat(

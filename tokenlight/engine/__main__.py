@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import sys
+import traceback
 from types import FrameType
 
 import msgspec
@@ -24,6 +25,19 @@ def main() -> int:
     """Load, say Ready, loop until told to stop. The exit code is 0 only after a SIGTERM."""
     orders = msgspec.json.decode(sys.stdin.buffer.readline(), type=Orders)
     log.configure(orders.log_level)
+    if orders.config.parallel.num_ranks == 1:
+        return _run(orders)
+    try:
+        code = _run(orders)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # torch would wait for ranks on GPUs that are gone, or inside a collective
+
+
+def _run(orders: Orders) -> int:
     # Ctrl-C reaches the whole group; what it means is the parent's to decide.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with zmq.Context() as context:

@@ -30,6 +30,8 @@ def read_ahead(reads: Iterable[Read], device: torch.device) -> Iterator[list[Sto
     if device.type != "cuda":
         yield from (read() for read in reads)
         return
+    if device.index is None:  # the threads' own "cuda" is the first GPU, whichever is this rank's
+        device = torch.device("cuda", torch.cuda.current_device())
     yield from uploaded(reads, lambda: Upload(device))
 
 

@@ -9,6 +9,7 @@ import select
 import signal
 import sys
 import threading
+import traceback
 
 import msgspec
 
@@ -17,7 +18,7 @@ from tokenlight.runner.ranks.channel import read_pipe
 from tokenlight.runner.ranks.follower import follow_orders
 from tokenlight.runner.ranks.followers import BEAT, BEAT_PERIOD_S, READY
 from tokenlight.runner.ranks.orders import RankOrders
-from tokenlight.runner.ranks.share import join, take_seat
+from tokenlight.runner.ranks.share import join, leave, take_seat
 
 _EXIT_LEADERLESS = 3
 
@@ -28,8 +29,17 @@ def main() -> int:
     log.configure(orders.log_level)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what it means is the parent's to decide
     threading.Thread(target=_beat, name="tokenlight-beat", daemon=True).start()
-    with join(take_seat(orders.config, rank=orders.rank, store_port=orders.store_port)):
-        follow_orders(orders, orders.rank, read_pipe(sys.stdin.buffer), _say_ready)
+    seat = take_seat(orders.config, rank=orders.rank, store_port=orders.store_port)
+    try:
+        with join(seat, orders.device):
+            follow_orders(orders, orders.rank, read_pipe(sys.stdin.buffer), _say_ready)
+    except BaseException:
+        if orders.device == "cpu":
+            raise
+        traceback.print_exc()
+        leave(1)
+    if orders.device != "cpu":
+        leave(0)
     return 0
 
 

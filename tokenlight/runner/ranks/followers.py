@@ -37,6 +37,8 @@ _LOST_AFTER_S = 3.0
 _LOST_AFTER_LOADING_S = 60.0
 """While it loads, a rank may be silent for longer: nobody waits for its tokens."""
 _STOP_S = 3.0
+_KILLED_S = 1.0
+"""Longest that is waited for what was killed: it ends without this process as well."""
 _EXIT_RANK_LOST = 4
 
 
@@ -98,9 +100,12 @@ class Followers:
         _leave()
 
     def _kill(self) -> None:
+        """All at once: a driver may take a second to let go of a GPU's memory."""
         for child in self._children.values():
             child.kill()
-            child.wait()
+        for child in self._children.values():
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(_KILLED_S)
 
 
 def _leave() -> NoReturn:

@@ -17,6 +17,8 @@ class RankOrders(msgspec.Struct, frozen=True, kw_only=True):
 
     config: EngineConfig
     rank: int
+    device: str
+    """The leading rank's: "cpu" or "cuda"."""
     store_port: int
     """Where the leading rank keeps the store through which all ranks find each other."""
     log_level: LogLevel

@@ -8,7 +8,6 @@ from contextlib import ExitStack
 
 import msgspec
 import numpy as np
-import torch.distributed as dist
 from numpy.typing import NDArray
 
 from tokenlight.base.env import read_env
@@ -18,12 +17,13 @@ from tokenlight.checkpoint import Checkpoint
 from tokenlight.config import EngineConfig
 from tokenlight.runner.machine import read_machine
 from tokenlight.runner.ranks.channel import Channel, GroupChannel
+from tokenlight.runner.ranks.devices import check_gpus, device_of_launched
 from tokenlight.runner.ranks.followers import Followers
 from tokenlight.runner.ranks.leader import Groups, LeadingModel
 from tokenlight.runner.ranks.mesh import mesh_of
 from tokenlight.runner.ranks.mirror import Mirror
 from tokenlight.runner.ranks.orders import RankOrders, pack_orders
-from tokenlight.runner.ranks.share import Seat, Share, join, make_store
+from tokenlight.runner.ranks.share import Seat, Share, join, make_store, wait_for_all
 from tokenlight.runner.ranks.steps import RankSteps, TableSize
 from tokenlight.runner.resolve import ResolvedConfig, model_shape, resolve
 
@@ -82,47 +82,53 @@ def find_ranks(checkpoint: Checkpoint, config: EngineConfig) -> OtherRanks | Non
     """
     if config.parallel.num_ranks == 1:
         return None
-    _check(config, resolve(config, model_shape(checkpoint, mesh_of(config)), read_machine()))
+    machine = read_machine()
+    resolved = resolve(config, model_shape(checkpoint, mesh_of(config)), machine)
+    _check(config, resolved)
     launched = read_env().num_ranks
     if launched in (None, 1):
-        return _spawn(config)
+        check_gpus(resolved.device, config.parallel.num_ranks, machine.num_gpus)
+        return _spawn(config, resolved.device)
     if launched != config.parallel.num_ranks:
         raise ConfigError(
             f"WORLD_SIZE says that {launched} ranks were launched, but the flags ask for "
             f"{config.parallel.num_ranks}; make them equal"
         )
-    return _meet(config)
+    return _meet(config, resolved.device)
 
 
-def _spawn(config: EngineConfig) -> OtherRanks:
+def _spawn(config: EngineConfig, device: str) -> OtherRanks:
     num_ranks, ended = config.parallel.num_ranks, ExitStack()
     store = make_store(num_ranks)
-    orders = _orders(config, store.port)
+    orders = _orders(config, device, store.port)
     followers = Followers(
         {rank: msgspec.structs.replace(orders, rank=rank) for rank in range(1, num_ranks)}
     )
     ended.callback(followers.close)
-    ended.enter_context(join(Seat(store, rank=0, world_size=num_ranks)))
+    ended.enter_context(join(Seat(store, rank=0, world_size=num_ranks), device))
     return OtherRanks(followers.channel, config, ended, followers.wait_ready)
 
 
-def _meet(config: EngineConfig) -> OtherRanks:
+def _meet(config: EngineConfig, device: str) -> OtherRanks:
     ended, channel = ExitStack(), GroupChannel()
-    ended.enter_context(join(None))
+    ended.enter_context(join(None, device_of_launched()))
     ended.callback(channel.close)
-    channel.send(pack_orders(_orders(config, store_port=0)))
-    return OtherRanks(channel, config, ended, dist.barrier)
+    channel.send(pack_orders(_orders(config, device, store_port=0)))
+    return OtherRanks(channel, config, ended, wait_for_all)
 
 
-def _orders(config: EngineConfig, store_port: int) -> RankOrders:
-    return RankOrders(config=config, rank=0, store_port=store_port, log_level=current_level())
+def _orders(config: EngineConfig, device: str, store_port: int) -> RankOrders:
+    return RankOrders(
+        config=config, rank=0, device=device, store_port=store_port, log_level=current_level()
+    )
 
 
 def _check(config: EngineConfig, resolved: ResolvedConfig) -> None:
-    if resolved.device != "cpu":
+    if resolved.device != "cpu" and config.parallel.dp > 1:
         raise ConfigError(
-            "several ranks (--tensor-parallel-size) run on CPUs only in this version; "
-            "leave it out, or give --device cpu"
+            f"--data-parallel-size {config.parallel.dp} runs on CPUs only: a GPU's steps are "
+            f"staged, and staged steps are one group's; use --tensor-parallel-size on GPUs, or "
+            f"give --device cpu"
         )
     if resolved.overlap and config.parallel.dp > 1:
         raise ConfigError(

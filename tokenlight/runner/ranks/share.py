@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -79,15 +81,34 @@ def take_seat(config: EngineConfig, *, rank: int, store_port: int) -> Seat:
 
 
 @contextmanager
-def join(seat: Seat | None) -> Iterator[None]:
-    """Be one of the ranks. None: a launcher's environment variables say which."""
+def join(seat: Seat | None, device: str) -> Iterator[None]:
+    """Be one of the ranks.
+
+    Args:
+        seat: None: a launcher's environment variables say which.
+        device: "cpu" or "cuda": between what the ranks' tensors travel.
+    """
     who = {} if seat is None else seat._asdict()
-    # Ranks on GPUs are refused: see others.py.
-    dist.init_process_group(backend_of("cpu"), timeout=_IDLE_TIMEOUT, **who)
+    dist.init_process_group(backend_of(device), timeout=_IDLE_TIMEOUT, **who)
     try:
         yield
     finally:
-        dist.destroy_process_group()
+        # NCCL waits for the graphs that its calls were captured in, and for other ranks, which may
+        # be gone. A process that had a GPU ends at once instead: see `leave`.
+        if device == "cpu":
+            dist.destroy_process_group()
+
+
+def leave(code: int) -> NoReturn:
+    """End a process that was a rank on a GPU: nothing of torch waits for other ranks."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def wait_for_all() -> None:
+    """Until every rank is here. Between CPUs: `dist.barrier` would choose a GPU where one is."""
+    dist.all_reduce(torch.zeros(1))
 
 
 def load_share(
@@ -153,7 +174,9 @@ def _load_part(
         is_dummy=config.model.load_format == "dummy",
         sharding=sharding,
     )
-    return model, Ranks(mesh, sharding.layouts, TorchCommunicator()) if sharding else None
+    return model, Ranks(
+        mesh, sharding.layouts, TorchCommunicator(limits.device)
+    ) if sharding else None
 
 
 def open_model(config: EngineConfig) -> Checkpoint:
