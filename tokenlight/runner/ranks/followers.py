@@ -37,8 +37,6 @@ _LOST_AFTER_S = 3.0
 _LOST_AFTER_LOADING_S = 60.0
 """While it loads, a rank may be silent for longer: nobody waits for its tokens."""
 _STOP_S = 3.0
-_KILLED_S = 1.0
-"""Longest that is waited for what was killed: it ends without this process as well."""
 _EXIT_RANK_LOST = 4
 
 
@@ -68,6 +66,8 @@ class Followers:
             with suppress(subprocess.TimeoutExpired):
                 child.wait(max(0.0, end_s - now_s()))
         self._kill()
+        for child in self._children.values():
+            child.wait()
         self._watch.join()
 
     def _run(self) -> None:
@@ -97,15 +97,11 @@ class Followers:
             return
         _log.error(event("rank_lost", rank=rank, why=why, code=self._children[rank].poll()))
         self._kill()
-        _leave()
+        _leave()  # before the loop hears from a broken connection, and before a driver lets go
 
     def _kill(self) -> None:
-        """All at once: a driver may take a second to let go of a GPU's memory."""
         for child in self._children.values():
             child.kill()
-        for child in self._children.values():
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(_KILLED_S)
 
 
 def _leave() -> NoReturn:
