@@ -157,18 +157,25 @@ inline void AttendPartition(const Span<T>& span, std::int64_t partition, std::in
     for (std::int64_t i = 0; i < span.num_rows * padded_value; i += kLanes) {
         Store(b.sums + i, Zero());
     }
-    for (int t = static_cast<int>(low - start); t < end; t += kTileTokens) {
+    const bool is_in_place = is_few && value_dim == padded_value;
+    const int first_seen = static_cast<int>(low - start);
+    const float* converted[kPartitionTokens];
+    for (int t = first_seen; t < end; t += kTileTokens) {
         const int count = static_cast<int>(Least<std::int64_t>(kTileTokens, end - t));
         span.FindRows(a.v_cache, start + t, count, rows);
         PrefetchTile(span, a.k_cache, start + t + kPartitionTokens);
         ScaleTile(b, rows, head_dim, span.num_rows, t, count);
-        if (is_few && value_dim == padded_value) {
+        if (is_in_place) {
             AddValueTile(b, rows, span.num_rows, padded_value, t, count);
-            continue;
+        } else {
+            ConvertValues(rows, count, value_dim, padded_value, b.values + t * padded_value,
+                          converted + t);
         }
-        const float* converted[kTileTokens];
-        ConvertValues(rows, count, value_dim, padded_value, b.values, converted);
-        AddValueTile(b, converted, span.num_rows, padded_value, t, count);
+    }
+    // All at once, so that a row's sums stay in registers.
+    if (!is_in_place) {
+        AddValueTile(b, converted + first_seen, span.num_rows, padded_value, first_seen,
+                     end - first_seen);
     }
 }
 

@@ -8,7 +8,7 @@
 
 namespace tokenlight::cpu {
 
-// Tokens whose keys are turned, and whose values are converted, at a time.
+// Tokens whose keys are turned at a time, and whose values few rows add.
 constexpr int kTileTokens = 32;
 
 inline std::int64_t PaddedHead(const AttentionArgs& a) { return (a.head_dim + 15) / 16 * 16; }
@@ -24,7 +24,7 @@ struct AttentionBuffers {
     float* queries;         // [max_rows, padded head], scaled
     float* turned_queries;  // [padded head, max_rows]
     float* keys;            // [padded head, kTileTokens]
-    float* values;          // [kTileTokens, padded value]
+    float* values;          // [kPartitionTokens, padded value]
     float* scores;          // [max_rows, kPartitionTokens]
     float* sums;            // [max_rows, padded value]: of one partition
     float* states;          // [max_rows, PartialFloats]: merged so far
@@ -43,7 +43,7 @@ struct AttentionBuffers {
         queries = take(rows * PaddedHead(a));
         turned_queries = take(PaddedHead(a) * rows);
         keys = take(PaddedHead(a) * kTileTokens);
-        values = take(PaddedValue(a) * kTileTokens);
+        values = take(PaddedValue(a) * kPartitionTokens);
         scores = take(rows * kPartitionTokens);
         sums = take(rows * PaddedValue(a));
         states = take(rows * PartialFloats(a));

@@ -161,9 +161,10 @@ inline void Soften(float* scores, int first, int last, int low, int high, float 
     Vec most = Set(-INFINITY);
     for (int v = begin; v < end; ++v) {
         Vec s = Load(scores + v * kLanes);
+        const bool is_cut = v == begin || v == end - 1;
         if (softcap != 0.0F) s = Mul(Set(softcap), Tanh(Mul(s, Set(1.0F / softcap))));
-        if (v == begin || v == end - 1) s = Outside(s, v, low, high, -INFINITY);
-        Store(scores + v * kLanes, s);
+        if (is_cut) s = Outside(s, v, low, high, -INFINITY);
+        if (is_cut || softcap != 0.0F) Store(scores + v * kLanes, s);
         most = Max(s, most);
     }
     *largest = MaxLane(most);
@@ -181,8 +182,8 @@ inline void Soften(float* scores, int first, int last, int low, int high, float 
 
 // Adds the weighted values of `count` tokens to R rows' sums, for C registers of dimensions from i.
 template <class T, int R, int C>
-[[gnu::noinline]] void AddValues(const float* weights, const T* const rows[kTileTokens], int i,
-                                 int count, std::int64_t padded, float* sums) {
+[[gnu::noinline]] void AddValues(const float* weights, const T* const* rows, int i, int count,
+                                 std::int64_t padded, float* sums) {
     Vec sum[R][C];
     for (int r = 0; r < R; ++r) {
         for (int c = 0; c < C; ++c) sum[r][c] = Load(sums + r * padded + i + c * kLanes);
@@ -201,8 +202,8 @@ template <class T, int R, int C>
 }
 
 template <class T, int R>
-inline void AddValueRows(const float* weights, const T* const rows[kTileTokens], int count,
-                         std::int64_t padded, float* sums) {
+inline void AddValueRows(const float* weights, const T* const* rows, int count, std::int64_t padded,
+                         float* sums) {
     int i = 0;
     for (; padded - i >= 4 * kLanes; i += 4 * kLanes) {
         AddValues<T, R, 4>(weights, rows, i, count, padded, sums);
@@ -213,7 +214,7 @@ inline void AddValueRows(const float* weights, const T* const rows[kTileTokens],
 }
 
 template <class T>
-inline void AddValueTile(const AttentionBuffers& b, const T* const rows[kTileTokens], int num_rows,
+inline void AddValueTile(const AttentionBuffers& b, const T* const* rows, int num_rows,
                          std::int64_t padded, int tile_start, int count) {
     const float* weights = b.scores + tile_start;
     InGroups(num_rows, [&](auto group, int row) {
@@ -224,7 +225,7 @@ inline void AddValueTile(const AttentionBuffers& b, const T* const rows[kTileTok
 
 template <class T>
 inline void ConvertValues(const T* const rows[kTileTokens], int count, int head_dim,
-                          std::int64_t padded, float* out, const float* converted[kTileTokens]) {
+                          std::int64_t padded, float* out, const float** converted) {
     for (int j = 0; j < count; ++j) {
         converted[j] = out + j * padded;
         for (int i = 0; i < head_dim; i += kLanes) {
