@@ -21,7 +21,17 @@ Isa Detect() {
     return Isa::kPortable;
 }
 
+bool DetectAddsBesideProducts() {
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    return __builtin_cpu_is("amd");
+#else
+    return false;
+#endif
+}
+
 std::atomic<Isa> g_active = Detect();
+std::atomic<bool> g_adds_beside_products = DetectAddsBesideProducts();
 
 }  // namespace
 
@@ -31,6 +41,10 @@ Isa BestIsa() {
     static const Isa best = Detect();
     return best;
 }
+
+bool AddsBesideProducts() { return g_adds_beside_products.load(std::memory_order_relaxed); }
+
+void SetAddsBesideProducts(bool adds) { g_adds_beside_products = adds; }
 
 void SetActiveIsa(Isa isa) {
     if (isa > BestIsa()) {

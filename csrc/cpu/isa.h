@@ -18,6 +18,12 @@ void SetActiveIsa(Isa isa);
 
 Isa BestIsa();
 
+// Whether vectors are added beside whole-number products at no cost, as on AMD's cores with
+// kAvx512: half the products for twice as many additions then pays. The bits are the same. A test
+// may choose.
+bool AddsBesideProducts();
+void SetAddsBesideProducts(bool adds);
+
 const char* IsaName(Isa isa);
 
 }  // namespace tokenlight::cpu

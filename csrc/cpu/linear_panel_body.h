@@ -9,7 +9,20 @@ constexpr int kPanelRows = kMaxTileRows >= 16 ? 5 : 2;
 // rows after these would come to theirs.
 constexpr int kPanelAhead = 4;
 
+// Sums of products of weights and activations, of two pairs of each lane at a time, one by one.
+struct StraightPairs {
+    static IVec Cross(IVec cross, const Pairs&, const Pairs&) { return cross; }
+    static IVec Start(const std::int32_t*, std::int32_t) { return ISet(0); }
+    static IVec Dot(IVec sum, const Pairs& even, const Pairs& odd, const std::int16_t* x) {
+        return DotPairs(DotPairs(sum, even, x), odd, x + 2);
+    }
+};
+
+// Registers of weights, of which a half's sums are made.
 template <class F>
+constexpr int kHalfVectors = kVectors / F::kHalves;
+
+template <class F, class By>
 inline void UnpackPanel(const std::uint8_t* tile, int first_block, int num_blocks, int which,
                         PanelBlock* panel) {
     tile += first_block / F::kBlocks * kTileBlockBytes<F>;
@@ -17,11 +30,17 @@ inline void UnpackPanel(const std::uint8_t* tile, int first_block, int num_block
         const int block = (first_block + b) % F::kBlocks;
         Bytes w[kVectors];
         F::Unpack(tile, block, w);
-        for (int v = 0; v < kVectors; ++v) {
-            StorePairs(panel->weights[which][2 * v], EvenBytes(w[v], F::kWeightBias));
-            StorePairs(panel->weights[which][2 * v + 1], OddBytes(w[v], F::kWeightBias));
-        }
         for (int half = 0; half < F::kHalves; ++half) {
+            IVec cross = ISet(0);
+            for (int i = 0; i < kHalfVectors<F>; ++i) {
+                const int v = half * kHalfVectors<F> + i;
+                const Pairs even = EvenBytes(w[v], F::kWeightBias);
+                const Pairs odd = OddBytes(w[v], F::kWeightBias);
+                StorePairs(panel->weights[which][2 * v], even);
+                StorePairs(panel->weights[which][2 * v + 1], odd);
+                cross = By::Cross(cross, even, odd);
+            }
+            Store(panel->cross[half][which], cross);
             Store(panel->step[half][which], F::Step(tile, block, half));
             if constexpr (F::kHasMinimum) {
                 Store(panel->minimum[half][which], F::Minimum(tile, block, half));
@@ -32,24 +51,30 @@ inline void UnpackPanel(const std::uint8_t* tile, int first_block, int num_block
 }
 
 // Adds the products of R rows, `stride` blocks apart, with C tiles of the panel to y.
-template <class F, int R, int C>
+template <class F, class By, int R, int C>
 inline void PanelTimesRows(const PanelBlock* panel, const XPairBlock* x, std::int64_t stride,
                            int num_blocks, Vec y[R][C]) {
-    constexpr int kHalfPairs = kBlockElements / 2 / F::kHalves;
     for (int b = 0; b < num_blocks; ++b, ++panel, ++x) {
         for (int r = 0; r < R; ++r) Prefetch(x + r * stride + kPanelAhead);
         for (int half = 0; half < F::kHalves; ++half) {
             IVec sum[R][C];
             for (int r = 0; r < R; ++r) {
-                for (int c = 0; c < C; ++c) sum[r][c] = ISet(0);
+                const std::int32_t start = x[r * stride].start[half];
+                for (int c = 0; c < C; ++c) sum[r][c] = By::Start(panel->cross[half][c], start);
             }
-#pragma GCC unroll 16
-            for (int p = half * kHalfPairs; p < (half + 1) * kHalfPairs; ++p) {
-                Pairs w[C];
-                for (int c = 0; c < C; ++c) w[c] = LoadPairs(panel->weights[c][p]);
+#pragma GCC unroll 8
+            for (int i = 0; i < kHalfVectors<F>; ++i) {
+                const int v = half * kHalfVectors<F> + i;
+                Pairs even[C], odd[C];
+                for (int c = 0; c < C; ++c) {
+                    even[c] = LoadPairs(panel->weights[c][2 * v]);
+                    odd[c] = LoadPairs(panel->weights[c][2 * v + 1]);
+                }
                 for (int r = 0; r < R; ++r) {
-                    const std::int16_t* two = x[r * stride].pairs + 2 * p;
-                    for (int c = 0; c < C; ++c) sum[r][c] = DotPairs(sum[r][c], w[c], two);
+                    const std::int16_t* four = x[r * stride].pairs + 4 * v;
+                    for (int c = 0; c < C; ++c) {
+                        sum[r][c] = By::Dot(sum[r][c], even[c], odd[c], four);
+                    }
                 }
             }
             for (int c = 0; c < C; ++c) {
@@ -83,15 +108,15 @@ struct PanelPass {
     std::int64_t ColumnStride() const { return args.is_gated ? args.n / 2 : kTileRows; }
 };
 
-template <class F, int R, int C>
+template <class F, class By, int R, int C>
 inline void PanelPiece(const PanelPass& pass, std::int64_t row) {
     Vec y[R][C];
     for (int c = 0; c < C; ++c) {
         const Output out(pass.args, pass.column + c * kTileRows);
         for (int r = 0; r < R; ++r) y[r][c] = pass.first_block == 0 ? Zero() : out.Read(row + r);
     }
-    PanelTimesRows<F, R, C>(pass.panel, pass.x + row * pass.Stride() + pass.first_block,
-                            pass.Stride(), pass.num_blocks, y);
+    PanelTimesRows<F, By, R, C>(pass.panel, pass.x + row * pass.Stride() + pass.first_block,
+                                pass.Stride(), pass.num_blocks, y);
     const bool is_last = pass.first_block + pass.num_blocks == pass.Stride();
     for (int c = 0; c < C && is_last; ++c) {
         const Output out(pass.args, pass.column + c * pass.ColumnStride());
@@ -108,19 +133,19 @@ inline void PanelPiece(const PanelPass& pass, std::int64_t row) {
     }
 }
 
-template <class F, int C>
+template <class F, class By, int C>
 inline void PanelSpan(const PanelPass& pass, std::int64_t first, std::int64_t last) {
     std::int64_t row = first;
-    for (; last - row >= kPanelRows; row += kPanelRows) PanelPiece<F, kPanelRows, C>(pass, row);
+    for (; last - row >= kPanelRows; row += kPanelRows) PanelPiece<F, By, kPanelRows, C>(pass, row);
     if constexpr (kPanelRows > 2) {
-        for (; last - row >= 2; row += 2) PanelPiece<F, 2, C>(pass, row);
+        for (; last - row >= 2; row += 2) PanelPiece<F, By, 2, C>(pass, row);
     }
-    for (; last - row >= 1; row += 1) PanelPiece<F, 1, C>(pass, row);
+    for (; last - row >= 1; row += 1) PanelPiece<F, By, 1, C>(pass, row);
 }
 
 // Items are spans of rows, whose activations fit the second-level cache beside a panel, by pairs of
 // tiles.
-template <class F>
+template <class F, class By>
 inline void PanelProduct(const LinearArgs& a, Worker& worker) {
     const auto* x = static_cast<const XPairBlock*>(a.scratch);
     auto* panel = reinterpret_cast<PanelBlock*>(WorkerScratch(a, worker));
@@ -142,16 +167,27 @@ inline void PanelProduct(const LinearArgs& a, Worker& worker) {
         const bool is_pair = a.is_gated || other < num_tiles;
         for (int b = 0; b < num_blocks; b += panel_blocks) {
             const int count = Least(panel_blocks, num_blocks - b);
-            UnpackPanel<F>(FindTile<F>(a, t, tail), b, count, 0, panel);
-            if (is_pair) UnpackPanel<F>(FindTile<F>(a, other, tail), b, count, 1, panel);
+            UnpackPanel<F, By>(FindTile<F>(a, t, tail), b, count, 0, panel);
+            if (is_pair) UnpackPanel<F, By>(FindTile<F>(a, other, tail), b, count, 1, panel);
             const PanelPass pass{a, panel, x, t * kTileRows, b, count};
             if (is_pair) {
-                PanelSpan<F, kPanelTiles>(pass, first, last);
+                PanelSpan<F, By, kPanelTiles>(pass, first, last);
             } else {
-                PanelSpan<F, 1>(pass, first, last);
+                PanelSpan<F, By, 1>(pass, first, last);
             }
         }
     }
+}
+
+// Of a half's activations: see CrossedPairs.
+template <class F>
+inline std::int32_t CrossStart(const std::int16_t* pairs, int half) {
+    constexpr int kCount = 4 * kHalfVectors<F>;
+    std::uint32_t start = 0;  // may wrap
+    for (const std::int16_t* q = pairs + half * kCount; q < pairs + (half + 1) * kCount; q += 4) {
+        start -= static_cast<std::uint32_t>(q[0] * q[2] + q[1] * q[3]);
+    }
+    return static_cast<std::int32_t>(start);
 }
 
 template <class F>
@@ -166,6 +202,7 @@ inline void RoundRow(const LinearArgs& a, std::int64_t row, XPairBlock* blocks) 
         if constexpr (F::kHalves == 1) sums[0] += sums[1];
         block->step = by.step;
         for (int half = 0; half < F::kHalves; ++half) {
+            if constexpr (kMayCross) block->start[half] = CrossStart<F>(block->pairs, half);
             block->step_sum[half] = by.step * static_cast<float>(sums[half]);
         }
     }
@@ -186,7 +223,10 @@ inline void RunPhase(const LinearJob& job, Worker& worker) {
     const LinearArgs& a = job.args;
     if (UsesPanels(a)) {
         if (job.phase == LinearPhase::kRound) return RoundRows<F, XPairBlock>(a, worker);
-        return PanelProduct<F>(a, worker);
+        if constexpr (kMayCross) {
+            if (AddsBesideProducts()) return PanelProduct<F, CrossedPairs>(a, worker);
+        }
+        return PanelProduct<F, StraightPairs>(a, worker);
     }
     if (job.phase == LinearPhase::kRound) return RoundRows<F, XBlock>(a, worker);
     return TileProduct<F>(job, worker);

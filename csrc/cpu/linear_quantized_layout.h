@@ -33,6 +33,7 @@ struct XPairBlock {
     std::int16_t pairs[kBlockElements];  // q in RoundToPairs' order
     float step;
     float step_sum[2];
+    std::int32_t start[2];  // for each half, as CrossedPairs begins
 };
 
 // Rows from which unpacking pays.
@@ -46,6 +47,7 @@ struct alignas(64) PanelBlock {
     std::int16_t weights[kPanelTiles][kBlockElements / 2][2 * kTileRows];
     float step[2][kPanelTiles][kTileRows];  // for each half, as XBlock::step_sum
     float minimum[2][kPanelTiles][kTileRows];
+    std::int32_t cross[2][kPanelTiles][kTileRows];  // what CrossedPairs takes off
 };
 
 inline bool UsesPanels(const LinearArgs& a) { return a.num_rows >= kPanelMinRows; }

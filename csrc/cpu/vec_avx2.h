@@ -300,6 +300,9 @@ inline IVec DotPairs(IVec sum, Pairs weights, const std::int16_t* x) {
     return {_mm256_add_epi32(sum.low, _mm256_madd_epi16(weights.low, both)),
             _mm256_add_epi32(sum.high, _mm256_madd_epi16(weights.high, both))};
 }
+// Additions would cost what the products save.
+constexpr bool kMayCross = false;
+struct CrossedPairs;
 // Rounds as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then OddBytes, of
 // each four.
 inline std::int32_t RoundToPairs(const float* x, float inverse, std::int16_t* out) {

@@ -211,6 +211,25 @@ inline IVec DotPairs(IVec sum, Pairs weights, const std::int16_t* x) {
     std::memcpy(&two, x, sizeof(two));
     return {_mm512_dpwssd_epi32(sum.v, weights.v, _mm512_set1_epi32(two))};
 }
+// Sums of w0 x0 + w1 x1 as (x0 + w1)(x1 + w0) - x0 x1 - w0 w1: half the products, for two additions
+// each, which run beside them. Lanes wrap, and end as the same whole numbers.
+constexpr bool kMayCross = true;
+struct CrossedPairs {
+    // Adds w0 w1.
+    static IVec Cross(IVec cross, Pairs even, Pairs odd) {
+        return {_mm512_dpwssd_epi32(cross.v, even.v, odd.v)};
+    }
+    // Given -x0 x1, over all that the sum will have.
+    static IVec Start(const std::int32_t* cross, std::int32_t start) {
+        return {_mm512_sub_epi32(_mm512_set1_epi32(start), _mm512_loadu_si512(cross))};
+    }
+    static IVec Dot(IVec sum, Pairs even, Pairs odd, const std::int16_t* x) {
+        std::int32_t two[2];
+        std::memcpy(two, x, sizeof(two));
+        return {_mm512_dpwssd_epi32(sum.v, _mm512_add_epi16(odd.v, _mm512_set1_epi32(two[0])),
+                                    _mm512_add_epi16(even.v, _mm512_set1_epi32(two[1])))};
+    }
+};
 // Rounds as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then OddBytes, of
 // each four.
 inline std::int32_t RoundToPairs(const float* x, float inverse, std::int16_t* out) {

@@ -231,6 +231,9 @@ inline IVec DotPairs(IVec sum, const Pairs& weights, const std::int16_t* x) {
     }
     return sum;
 }
+// Additions would cost what the products save.
+constexpr bool kMayCross = false;
+struct CrossedPairs;
 // Rounds as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then OddBytes, of
 // each four.
 inline std::int32_t RoundToPairs(const float* x, float inverse, std::int16_t* out) {

@@ -107,6 +107,40 @@ void TestGated(WeightFormat format, std::int64_t num_rows, std::int64_t half, st
     CheckTrue(got == want, "linear: gated as silu_mul has it");
 }
 
+// The bits of a row among many and alone, whichever way sums for many are made. Rows of the largest
+// whole numbers, of either sign and of both, have sums that wrap on the way.
+void TestRowAmongMany(WeightFormat format, std::int64_t k) {
+    constexpr std::int64_t kNumRows = 17, kN = 33;
+    std::vector<std::uint8_t> weight(static_cast<std::size_t>(kN * RowBytes(format, k)));
+    Fill(format, weight, kN, k);
+    std::vector<float> x = RandomFloats(static_cast<std::size_t>(kNumRows * k), 5);
+    for (std::int64_t i = 0; i < 4 * k; ++i) {
+        const std::int64_t row = i / k;
+        const bool is_negative = row == 1 || (row == 2 && i % 2 == 1) || (row == 3 && i % 4 > 1);
+        x[static_cast<std::size_t>(i)] = is_negative ? -3.0F : 3.0F;
+    }
+    const auto product = [&](std::int64_t first, std::int64_t num_rows) {
+        std::vector<float> y(static_cast<std::size_t>(num_rows * kN), NAN);
+        LinearArgs args{
+            y.data(), x.data() + first * k, weight.data(), nullptr, num_rows, kN, k, k, format,
+            nullptr};
+        args.scratch = ThreadScratch(LinearScratchBytes(args, 1));
+        LinearAlone(args);
+        return y;
+    };
+    std::vector<float> alone;
+    for (std::int64_t row = 0; row < kNumRows; ++row) {
+        const std::vector<float> y = product(row, 1);
+        alone.insert(alone.end(), y.begin(), y.end());
+    }
+    const bool adds = AddsBesideProducts();
+    for (const bool is_crossed : {false, true}) {
+        SetAddsBesideProducts(is_crossed);
+        CheckTrue(product(0, kNumRows) == alone, "linear: a row's bits");
+    }
+    SetAddsBesideProducts(adds);
+}
+
 void TestAll() {
     for (const std::int64_t rows : {1, 13, 21}) {
         TestGated(WeightFormat::kQ4_1, rows, 48, 64);
@@ -121,6 +155,7 @@ void TestAll() {
         if (block <= 32) TestProduct(format, 33, 5, 96);
         if (block == 32) TestProduct(format, 17, 33, 2080);  // k in two panels
         if (block == 1) TestProduct(format, 7, 9, 33);
+        if (!IsDense(format)) TestRowAmongMany(format, 2 * block);
     }
 }
 
