@@ -11,10 +11,11 @@ Shapes: T tokens, S sampled rows, V vocabulary.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar, TypeVarTuple
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ from tokenlight.models import CompiledModel
 from tokenlight.nn import KvCache
 from tokenlight.runner.logprobs import pick_logprobs, read_logprobs
 from tokenlight.runner.prompt_logprobs import PromptReader
+from tokenlight.runner.ranks.lost import in_step
 from tokenlight.runner.ranks.mirror import Mirror, Verb
 from tokenlight.runner.resolve import ResolvedConfig
 from tokenlight.runner.sampled import Sampled
@@ -34,6 +36,9 @@ from tokenlight.runner.sampler import RowParams, Sampler, Unsaid, num_accepted
 from tokenlight.runner.staged_model import StagedModel
 from tokenlight.runner.staging import Frame, size_of
 from tokenlight.wire import PromptLogprobs, TokenLogprobs
+
+Args = TypeVarTuple("Args")
+Result = TypeVar("Result")
 
 _NO_ROWS = np.zeros(0, np.intp)
 
@@ -120,29 +125,29 @@ class StagedSteps:
             verb = Verb.WHOLE if is_whole else Verb.HIDDEN if has_parts else Verb.FORWARD
             self._mirror.put(verb, frame.size, put)
         if captured and is_whole:
-            captured.whole.replay()
+            self._run(captured.whole.replay)
             return self._send_back(plan, captured.whole.results[0])
         bad_requests: list[int] = []
         if chunks:
-            x_TD = model.hidden(frame)
+            x_TD = self._run(model.hidden, frame)
             bad_requests = self._prompts.read(chunks, partial(self._logits, x_TD))
             if self._mirror is not None:
                 self._mirror.sampled()
-            logits_SV = model.logits(x_TD, frame.step.sampled_rows)
+            logits_SV = self._run(model.logits, x_TD, frame.step.sampled_rows)
             sums_S = logits_SV.sum(1)
         elif captured:
-            captured.forward.replay()
+            self._run(captured.forward.replay)
             logits_SV, sums_S = captured.forward.results
         elif plan.num_sampled:
-            logits_SV, sums_S = model.forward(frame)
+            logits_SV, sums_S = self._run(model.forward, frame)
         else:
-            model.hidden(frame)
+            self._run(model.hidden, frame)
             return self._send_back(plan, frame.step.sampled_rows.new_empty(2, 0))
         logprobs = read_logprobs(logits_SV, wanted)
         unsaid: Unsaid = ()
         if is_shaping:
             unsaid = self._shape(plan, frame, logits_SV, sums_S)
-        launched = self._send_back(plan, model.choose(frame, logits_SV, sums_S))
+        launched = self._send_back(plan, self._run(model.choose, frame, logits_SV, sums_S))
         launched.unsaid, launched.logprobs, launched.wanted = unsaid, logprobs, wanted
         launched.bad_requests = bad_requests
         launched.prompt_logprobs = self._prompts.take(plan)
@@ -174,7 +179,12 @@ class StagedSteps:
     def _logits(self, x_TD: Tensor, rows_S: Tensor) -> Tensor:
         if self._mirror is not None:
             self._mirror.logits(rows_S.numpy())
-        return self._model.logits(x_TD, rows_S)
+        return self._run(self._model.logits, x_TD, rows_S)
+
+    def _run(self, call: Callable[[*Args], Result], *args: *Args) -> Result:
+        """What every rank does: where there are others, it does not fail on this one alone."""
+        with nullcontext() if self._mirror is None else in_step():
+            return call(*args)
 
     def _shape(self, plan: Plan, frame: Frame, logits_SV: Tensor, sums_S: Tensor) -> Unsaid:
         self._settle()

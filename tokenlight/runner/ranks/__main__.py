@@ -34,10 +34,8 @@ def main() -> int:
         with join(seat, orders.device):
             follow_orders(orders, orders.rank, read_pipe(sys.stdin.buffer), _say_ready)
     except BaseException:
-        if orders.device == "cpu":
-            raise
         traceback.print_exc()
-        leave(1)
+        leave(1)  # at once: the others wait in a collective
     if orders.device != "cpu":
         leave(0)
     return 0

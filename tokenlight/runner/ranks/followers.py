@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from selectors import EVENT_READ, DefaultSelector
-from typing import BinaryIO, NoReturn, cast
+from typing import BinaryIO, cast
 
 import msgspec
 
@@ -24,6 +24,7 @@ from tokenlight.base.env import child_environ
 from tokenlight.base.errors import EngineDead
 from tokenlight.base.log import event, get_log
 from tokenlight.runner.ranks.channel import PipeChannel
+from tokenlight.runner.ranks.lost import leave_at_once
 from tokenlight.runner.ranks.orders import RankOrders
 
 _log = get_log("ranks")
@@ -37,7 +38,6 @@ _LOST_AFTER_S = 3.0
 _LOST_AFTER_LOADING_S = 60.0
 """While it loads, a rank may be silent for longer: nobody waits for its tokens."""
 _STOP_S = 3.0
-_EXIT_RANK_LOST = 4
 
 
 class Followers:
@@ -97,16 +97,12 @@ class Followers:
             return
         _log.error(event("rank_lost", rank=rank, why=why, code=self._children[rank].poll()))
         self._kill()
-        _leave()  # before the loop hears from a broken connection, and before a driver lets go
+        # Not after the killed are gone: the loop may hear from a broken connection meanwhile.
+        leave_at_once()
 
     def _kill(self) -> None:
         for child in self._children.values():
             child.kill()
-
-
-def _leave() -> NoReturn:
-    """At once: the loop may be inside a collective that never ends."""
-    os._exit(_EXIT_RANK_LOST)
 
 
 def _spawn(orders: RankOrders) -> subprocess.Popen[bytes]:

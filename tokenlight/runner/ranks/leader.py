@@ -15,6 +15,7 @@ from tokenlight.models import CompiledModel
 from tokenlight.nn import Step
 from tokenlight.runner.ranks.collect import collect
 from tokenlight.runner.ranks.groups import Shares, share_out
+from tokenlight.runner.ranks.lost import in_step
 from tokenlight.runner.ranks.message import Message, Verb, Words, encode, pack
 from tokenlight.runner.ranks.steps import RankSteps
 
@@ -78,12 +79,14 @@ class LeadingModel:
             num_groups=len(groups.first_ranks),
             num_slots=groups.num_slots,
         )
-        self._say(self._shares.messages)
-        return self._model.hidden(self._steps.make(self._shares.messages[0]))
+        with in_step():
+            self._say(self._shares.messages)
+            return self._model.hidden(self._steps.make(self._shares.messages[0]))
 
     def _say(self, messages: Sequence[Message]) -> None:
         self._tell(pack([encode(message) for message in messages]))
 
     def _logits(self, x_TD: Tensor, rows: Sequence[Words]) -> Tensor:
-        own_SV = self._model.logits(x_TD, torch.from_numpy(rows[0]))
-        return collect(own_SV, [len(each) for each in rows], self._groups.first_ranks)
+        with in_step():
+            own_SV = self._model.logits(x_TD, torch.from_numpy(rows[0]))
+            return collect(own_SV, [len(each) for each in rows], self._groups.first_ranks)
