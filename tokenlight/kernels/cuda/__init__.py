@@ -5,7 +5,16 @@ Nothing of CUDA is imported before a kernel is launched, so that the ops' `cuda.
 explained and compiled for anywhere.
 """
 
+from tokenlight.kernels.cuda.boxes import BoxMap, box_map
 from tokenlight.kernels.cuda.launch import Kernel, Source, num_multiprocessors, workspace
 from tokenlight.kernels.cuda.portable import portable
 
-__all__ = ["Kernel", "Source", "num_multiprocessors", "portable", "workspace"]
+__all__ = [
+    "BoxMap",
+    "Kernel",
+    "Source",
+    "box_map",
+    "num_multiprocessors",
+    "portable",
+    "workspace",
+]

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from tokenlight.base.clock import now_s
-from tokenlight.kernels.cuda.compile import find_cubin
+from tokenlight.kernels.cuda.compile import find_cubin, source_name
 
 Find = Callable[[Path, str], bytes]
 
@@ -25,7 +25,7 @@ class Cubins:
         self._lock = threading.Lock()
         self._found: dict[tuple[Path, str], Future[bytes]] = {}
         self.seconds: dict[str, float] = {}
-        """By the op's name: how long a thread was at it."""
+        """By the source's name: how long a thread was at it."""
         self.waited_s = 0.0
         """Of those who asked, for cubins that were not there yet."""
 
@@ -38,7 +38,7 @@ class Cubins:
                 threading.Thread(
                     target=self._run,
                     args=(source, arch, future),
-                    name=f"cubin-{source.parent.name}",
+                    name=f"cubin-{source_name(source)}",
                     daemon=True,
                 ).start()
 
@@ -69,7 +69,7 @@ class Cubins:
         except BaseException as fault:  # whoever asks is told
             future.set_exception(fault)
             return
-        self.seconds[source.parent.name] = now_s() - started_s
+        self.seconds[source_name(source)] = now_s() - started_s
         future.set_result(cubin)
 
 

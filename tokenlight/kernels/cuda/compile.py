@@ -29,10 +29,15 @@ class CompileFailed(Exception):
     """A compiler refused a source; the message is its log."""
 
 
+def source_name(source: Path) -> str:
+    """The op's name, and what of it: linear for linear/cuda.cu, x_prefill for x/cuda_prefill.cu."""
+    return source.parent.name + source.stem.removeprefix("cuda")
+
+
 def cubin_name(source: Path, arch: str) -> str:
     """A file name that says what was compiled: another source or prelude has another name."""
     digest = hashlib.sha256(PRELUDE.read_bytes() + b"\0" + source.read_bytes()).hexdigest()[:16]
-    return f"{source.parent.name}-{digest}.{arch}.cubin"
+    return f"{source_name(source)}-{digest}.{arch}.cubin"
 
 
 def find_cubin(source: Path, arch: str) -> bytes:
@@ -113,7 +118,7 @@ def compile_nvcc(source: Path, arch: str, cubin: Path) -> str:
 
 def sources() -> list[Path]:
     """Every CUDA source of the package."""
-    return sorted((PRELUDE.parent.parent / "ops").glob("*/cuda.cu"))
+    return sorted((PRELUDE.parent.parent / "ops").glob("*/cuda*.cu"))
 
 
 if __name__ == "__main__":

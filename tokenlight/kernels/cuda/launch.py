@@ -23,7 +23,12 @@ class LaunchFailed(Exception):
     """The driver refused; the message has its name for the reason."""
 
 
-def _check(status: Any, what: str) -> None:
+def check(status: Any, what: str) -> None:
+    """Of a call of the driver.
+
+    Raises:
+        LaunchFailed: it was not a success.
+    """
     if int(status):
         raise LaunchFailed(f"{what}: {status.name}")
 
@@ -60,7 +65,7 @@ class Source:
 
         cubin = CUBINS.get(self.path, _arch())
         status, library = driver.cuLibraryLoadData(cubin, [], [], 0, [], [], 0)
-        _check(status, f"loading {self.path}")
+        check(status, f"loading {self.path}")
         return library
 
     def kernel(self, name: str, *, threads: int, shared_bytes: int = 0) -> Kernel:
@@ -81,14 +86,14 @@ class Kernel:
         self.name = name
         self._driver = driver
         status, handle = driver.cuLibraryGetKernel(source.library, name.encode())
-        _check(status, f"finding {name}")
+        check(status, f"finding {name}")
         most = source.shared_bytes.get(name, 48 * 1024)
         if shared_bytes > most:
             source.shared_bytes[name] = shared_bytes
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             device = torch.cuda.current_device()
             (status,) = driver.cuKernelSetAttribute(attribute, shared_bytes, handle, device)
-            _check(status, f"{shared_bytes} bytes of shared memory for {name}")
+            check(status, f"{shared_bytes} bytes of shared memory for {name}")
         self._function = driver.CUfunction(int(handle))
         overlap = driver.CUlaunchAttribute()
         overlap.id = (
@@ -115,7 +120,7 @@ class Kernel:
         (status,) = self._driver.cuLaunchKernelEx(
             config, self._function, ctypes.addressof(pointers), 0
         )
-        _check(status, f"launching {self.name} over {grid}")
+        check(status, f"launching {self.name} over {grid}")
 
 
 _WORKSPACES: dict[tuple[str, int], torch.Tensor] = {}

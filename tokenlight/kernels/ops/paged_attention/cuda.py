@@ -10,6 +10,7 @@ from torch import Tensor
 
 from tokenlight.kernels.contract import TUNED
 from tokenlight.kernels.cuda import Source, num_multiprocessors, portable, workspace
+from tokenlight.kernels.ops.paged_attention import cuda_prefill
 from tokenlight.kernels.ops.paged_attention.contract import paged_attention
 
 _SOURCE = Source(Path(__file__).with_name("cuda.cu"))
@@ -151,4 +152,6 @@ def cuda(  # noqa: PLR0913 - the parts of a paged batch
     if serves(q_THd, k_cache_BKPd, block_table, slots):
         return attend(*batch, **options)
     # Many queries a request: each tile of 32 rows would read the cache again.
+    if not (window or softcap) and cuda_prefill.serves(q_THd, k_cache_BKPd, slots, sinks_H):
+        return cuda_prefill.attend(*batch[:-1], scale=scale)
     return portable(paged_attention, *batch, **options)(*batch, **options)
