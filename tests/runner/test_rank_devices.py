@@ -3,6 +3,7 @@
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from tests.models.tiny import write_tiny_llama
 from tokenlight.base.env import read_env
@@ -13,6 +14,7 @@ from tokenlight.runner.machine import Machine
 from tokenlight.runner.ranks import others
 from tokenlight.runner.ranks.devices import backend_of, take_device
 from tokenlight.runner.ranks.others import find_ranks
+from tokenlight.runner.ranks.share import join
 
 
 @pytest.fixture
@@ -43,6 +45,22 @@ def test_ranks_on_cpus_take_nothing(chosen: list[int]):
 def test_what_ranks_are_told_never_waits_for_a_gpu():
     assert backend_of("cpu") == "gloo"
     assert backend_of("cuda").split(",")[0] == "cpu:gloo"
+
+
+@pytest.mark.parametrize(
+    ("device", "wanted"),
+    [("cpu", ["meet gloo", "leave"]), ("cuda", ["meet cpu:gloo,cuda:nccl"])],
+)
+def test_ranks_on_gpus_end_with_their_processes(
+    device: str, wanted: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    """NCCL would wait for captured graphs, and for ranks that may be gone."""
+    told: list[str] = []
+    monkeypatch.setattr(dist, "init_process_group", lambda name, **_: told.append(f"meet {name}"))
+    monkeypatch.setattr(dist, "destroy_process_group", lambda: told.append("leave"))
+    with join(None, device):
+        assert told == wanted[:1]
+    assert told == wanted
 
 
 def test_a_launcher_says_which_rank_of_its_host_this_is():

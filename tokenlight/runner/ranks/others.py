@@ -25,7 +25,7 @@ from tokenlight.runner.ranks.mirror import Mirror
 from tokenlight.runner.ranks.orders import RankOrders, pack_orders
 from tokenlight.runner.ranks.share import Seat, Share, join, make_store, wait_for_all
 from tokenlight.runner.ranks.steps import RankSteps, TableSize
-from tokenlight.runner.resolve import ResolvedConfig, model_shape, resolve
+from tokenlight.runner.resolve import model_shape, resolve_limits
 
 
 class OtherRanks:
@@ -83,18 +83,18 @@ def find_ranks(checkpoint: Checkpoint, config: EngineConfig) -> OtherRanks | Non
     if config.parallel.num_ranks == 1:
         return None
     machine = read_machine()
-    resolved = resolve(config, model_shape(checkpoint, mesh_of(config)), machine)
-    _check(config, resolved)
+    device = resolve_limits(config, model_shape(checkpoint, mesh_of(config)), machine).device
+    _check(config, device)
     launched = read_env().num_ranks
     if launched in (None, 1):
-        check_gpus(resolved.device, config.parallel.num_ranks, machine.num_gpus)
-        return _spawn(config, resolved.device)
+        check_gpus(device, config.parallel.num_ranks, machine.num_gpus)
+        return _spawn(config, device)
     if launched != config.parallel.num_ranks:
         raise ConfigError(
             f"WORLD_SIZE says that {launched} ranks were launched, but the flags ask for "
             f"{config.parallel.num_ranks}; make them equal"
         )
-    return _meet(config, resolved.device)
+    return _meet(config, device)
 
 
 def _spawn(config: EngineConfig, device: str) -> OtherRanks:
@@ -123,15 +123,16 @@ def _orders(config: EngineConfig, device: str, store_port: int) -> RankOrders:
     )
 
 
-def _check(config: EngineConfig, resolved: ResolvedConfig) -> None:
-    if resolved.device != "cpu" and config.parallel.dp > 1:
+def _check(config: EngineConfig, device: str) -> None:
+    if device != "cpu" and config.parallel.dp > 1:
         raise ConfigError(
             f"--data-parallel-size {config.parallel.dp} runs on CPUs only: a GPU's steps are "
             f"staged, and staged steps are one group's; use --tensor-parallel-size on GPUs, or "
             f"give --device cpu"
         )
-    if resolved.overlap and config.parallel.dp > 1:
+    overlap = config.scheduler.overlap
+    if overlap and config.parallel.dp > 1:
         raise ConfigError(
-            f"--overlap-steps {resolved.overlap} is not available with --data-parallel-size "
+            f"--overlap-steps {overlap} is not available with --data-parallel-size "
             f"{config.parallel.dp}; leave one of them out"
         )
