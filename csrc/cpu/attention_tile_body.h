@@ -185,18 +185,25 @@ template <class T, int R, int C>
 [[gnu::noinline]] void AddValues(const float* weights, const T* const* rows, int i, int count,
                                  std::int64_t padded, float* sums) {
     Vec sum[R][C];
+#pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
         for (int c = 0; c < C; ++c) sum[r][c] = Load(sums + r * padded + i + c * kLanes);
     }
     for (int j = 0; j < count; ++j) {
         Vec v[C];
+#pragma GCC unroll 4
         for (int c = 0; c < C; ++c) v[c] = Load(rows[j] + i + c * kLanes);
+#pragma GCC unroll 4
         for (int r = 0; r < R; ++r) {
             const Vec p = Set(weights[r * kPartitionTokens + j]);
+#pragma GCC unroll 4
             for (int c = 0; c < C; ++c) sum[r][c] = Fma(p, v[c], sum[r][c]);
         }
     }
+#pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
         for (int c = 0; c < C; ++c) Store(sums + r * padded + i + c * kLanes, sum[r][c]);
     }
 }
