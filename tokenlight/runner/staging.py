@@ -84,6 +84,8 @@ class Frame:
     sampled_slots: Tensor
     patches: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     """Places and blocks of so many patches behind the words, as far as they were needed."""
+    copies: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(default_factory=dict)
+    """(Buffer, number of words) -> where so many words lie on the device, and on the host."""
 
 
 class Put(NamedTuple):
@@ -110,6 +112,7 @@ class Staging:
             torch.zeros(num_words, dtype=torch.int32, pin_memory=device.type == "cuda")
             for _ in range(config.overlap + 1)
         ]
+        self._host_words = [host.numpy() for host in self._hosts]
         # Whose decode each of them holds.
         self._who: list[tuple[object, ...] | None] = [None] * len(self._hosts)
         self._turn = 0
@@ -119,6 +122,7 @@ class Staging:
         self._table = torch.full(
             (self._pad_slot + 1, num_columns), config.num_blocks, dtype=torch.int32, device=device
         )
+        self._flat_table = self._table.view(-1)
         self._is_stale = False
 
     def frame(self, size: Size) -> Frame:
@@ -140,7 +144,7 @@ class Staging:
                 each.name: words[starts[each.name] : ends[each.name]].view(each.dtype)
                 for each in _FIELDS
             }
-            for words in (host.numpy() for host in self._hosts)
+            for words in self._host_words
         )
         return Frame(
             size=size,
@@ -163,7 +167,7 @@ class Staging:
     def put(self, plan: Plan, frame: Frame, sampler: Sampler) -> Put:
         """Write a plan and its requests' parameters, and queue the copy to the device."""
         turn = self._turn
-        host, words = frame.hosts[turn], self._hosts[turn]
+        host, words = frame.hosts[turn], self._host_words[turn]
         self._turn = (turn + 1) % len(self._hosts)
         is_stale, self._is_stale = self._is_stale, True
         who = _who(plan, frame.size, sampler)
@@ -179,25 +183,30 @@ class Staging:
             # After a step that failed on its way here, nobody knows what was applied.
             table, patches = np.array(plan.block_table), patches[:0]
         if len(patches):
-            end += self._write_patches(patches, words[end:].numpy())
-        put = Put(words[:end].numpy(), (end - frame.num_words) // 3, table)
-        self._queue(put, frame, words)
+            end += self._write_patches(patches, words[end:])
+        put = Put(words[:end], (end - frame.num_words) // 3, table)
+        self._queue(put, frame, turn)
         self._is_stale = False
         return put
 
     def repeat(self, put: Put, frame: Frame) -> None:
         """Queue what another rank has put into its frame of this size."""
-        words = self._hosts[self._turn]
-        self._turn = (self._turn + 1) % len(self._hosts)
-        words[: len(put.words)].numpy()[:] = put.words
-        self._queue(put, frame, words)
+        turn = self._turn
+        self._turn = (turn + 1) % len(self._hosts)
+        self._host_words[turn][: len(put.words)] = put.words
+        self._queue(put, frame, turn)
 
-    def _queue(self, put: Put, frame: Frame, words: Tensor) -> None:
+    def _queue(self, put: Put, frame: Frame, turn: int) -> None:
         if put.table is not None:
             rows, columns = put.table.shape
             self._table[:rows, :columns].copy_(torch.from_numpy(np.array(put.table)))
         end = len(put.words)
-        self._device[:end].copy_(words[:end], non_blocking=True)
+        views = frame.copies.get((turn, end))
+        if views is None:
+            views = self._device[:end], self._hosts[turn][:end]
+            if put.num_patches <= _KEPT_PATCHES:
+                frame.copies[turn, end] = views
+        views[0].copy_(views[1], non_blocking=True)
         if put.num_patches:
             self._apply_patches(frame, put.num_patches)
 
@@ -228,7 +237,7 @@ class Staging:
             views = words[: 2 * num].view(torch.int64), words[2 * num :]
             if num <= _KEPT_PATCHES:
                 frame.patches[num] = views
-        self._table.view(-1).index_copy_(0, *views)
+        self._flat_table.index_copy_(0, *views)
 
 
 def _who(plan: Plan, size: Size, sampler: Sampler) -> tuple[object, ...] | None:
