@@ -12,16 +12,18 @@ from msgspec.structs import replace
 
 from tests.engine.rig import GREEDY, Answer, Rig, generate
 from tests.kernels import triton_interpreter
+from tests.models.rig import Rig as ModelRig
 from tests.models.tiny import write_tiny_llama
 from tests.runner.triton_on_cpu import triton_serves_the_cpu
 from tests.server.fake_engine import ByteTokenizer
+from tests.spmd.ranks import FakeWorld
 from tokenlight import wire
 from tokenlight.checkpoint import open_checkpoint
 from tokenlight.models import load_model
 from tokenlight.runner import ModelRunner
 from tokenlight.runner.memory import compile_for, make_pool
 from tokenlight.runner.resolve import graph_rows, model_shape
-from tokenlight.spmd import Program
+from tokenlight.spmd import Mesh, Program, Widths
 from tokenlight.text.grammar.matching import Grammars
 
 assert triton_interpreter.IS_ON
@@ -101,3 +103,19 @@ def test_prompts_are_told_the_same_log_probabilities(make_rig: Callable[..., Rig
         told = make_rig(F8).play(asked)[0]["a"].prompt_logprobs
     errors = [abs(x.logprob - y.logprob) for x, y in zip(told, truth, strict=True)]
     assert 0.001 < mean(errors) < 0.15 * pstdev([one.logprob for one in truth])
+
+
+def test_two_ranks_leave_their_sums_to_a_norm(path: Path) -> None:
+    """As on GPUs: shares are gathered, and added by what normalises their sum."""
+    checkpoint = open_checkpoint(path)
+    (truth,) = ModelRig(checkpoint).step({0: PROMPT[:2]})
+    mesh = Mesh.of(Widths(num_ranks=2, attn_tp=2, dense_tp=2, moe_tp=2))
+    world = FakeWorld(2, max_gathered_bytes=1 << 20)
+    with triton_serves_the_cpu():
+        rigs = [ModelRig(checkpoint, mesh.at(rank), world.rank(rank)) for rank in range(2)]
+        told = world.run(lambda rank: rigs[rank].step({0: PROMPT[:2]})[0])
+    body = rigs[0].compiled.body
+    bound = {each.implementation.run.__module__ for each in body.instructions}
+    assert "tokenlight.kernels.ops.sum_add_rms_norm.triton" in bound
+    for ours in told:
+        torch.testing.assert_close(ours, truth, rtol=1e-3, atol=1e-3)

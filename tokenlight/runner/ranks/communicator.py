@@ -58,6 +58,8 @@ class TorchCommunicator:
         return torch.cat(self._exchange(x.chunk(len(group), split_dim), group), join_dim)
 
     def gather_shares(self, x_TD: Tensor, *, group: Group) -> Tensor:
+        if self._is_cuda and len(x_TD) == 1:
+            return self._join(x_TD, group).view(1, -1)
         return torch.cat(self._gather(x_TD, group), 1)
 
     def gather_routed(
