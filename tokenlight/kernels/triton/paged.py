@@ -39,8 +39,8 @@ def cache_row(
 ):  # fmt: skip
     """The row of a cache [B K P, d] with a position of a slot; -1 where an index is outside."""
     column = position // block_tokens
-    is_listed = is_wanted & (position >= 0) & (column < num_columns)
-    is_listed &= (slot >= 0) & (slot < num_slots)
+    num_listed = tl.where((slot >= 0) & (slot < num_slots), num_columns, 0)
+    is_listed = is_wanted & (position >= 0) & (column < num_listed)
     place = slot.to(tl.int64) * table_stride + column
     block = tl.load(block_table + place, mask=is_listed, other=-1)
     row = (block.to(tl.int64) * num_heads + head) * block_tokens + position % block_tokens

@@ -49,6 +49,7 @@ def _move(
     if HAS_ROWS:
         row = tl.load(rows + to_row).to(tl.int64) - first_row
     is_there = (row >= 0) & (row < num_x_rows)
-    found = tl.load(x + row * x_stride + n, mask=is_there & (n < width), other=0.0)
+    num_there = tl.where(is_there, width, 0)
+    found = tl.load(x + row * x_stride + n, mask=n < num_there, other=0.0)
     moved = tl.where(is_there, found.to(tl.float32) * factor, missing)
     tl.store(out + to_row * out_stride + n, moved, mask=n < width)

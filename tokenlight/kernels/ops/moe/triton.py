@@ -104,7 +104,7 @@ def _pairs_of(starts, order, num_experts, M: tl.constexpr):
         + (tile - first_tile) * M
         + tl.arange(0, M)
     )
-    is_row_M = is_expert & (row_M < tl.load(starts + expert + 1, mask=is_expert, other=0))
+    is_row_M = row_M < tl.load(starts + expert + 1, mask=is_expert, other=0)
     return expert, tl.load(order + row_M, mask=is_row_M, other=0), is_row_M
 
 
@@ -179,6 +179,6 @@ def _add_up(out, answers, local, width, num_experts, choices, BLOCK: tl.constexp
     total = tl.zeros([BLOCK], tl.float32)
     for choice in range(choices):
         pair = token * choices + choice
-        is_here = tl.load(local + pair) < num_experts
-        total += tl.load(answers + pair * width + d, mask=is_here & (d < width), other=0.0)
+        num_there = tl.where(tl.load(local + pair) < num_experts, width, 0)
+        total += tl.load(answers + pair * width + d, mask=d < num_there, other=0.0)
     tl.store(out + token * width + d, total, mask=d < width)

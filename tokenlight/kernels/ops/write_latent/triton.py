@@ -54,4 +54,4 @@ def _write(
         other=0.0,
     )
     kept = tl.where(is_latent, a, b).to(cache.dtype.element_ty)
-    tl.store(cache + row * width + i, kept, mask=(row >= 0) & (i < width))
+    tl.store(cache + row * width + i, kept, mask=i < tl.where(row >= 0, width, 0))
