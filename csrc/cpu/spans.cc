@@ -13,12 +13,18 @@ Piece Spans::Take(const Worker& worker, std::int64_t size) {
         const std::int64_t width = size * (span + 1) / num_spans - first;
         const std::int64_t num_pieces = std::min(width, kMostPieces);
         Taken& taken = taken_[span];
-        if (taken.claimed.load(std::memory_order_relaxed) >= num_pieces) continue;
-        if (taken.claimed.fetch_add(1, std::memory_order_relaxed) >= num_pieces) continue;
+        const std::int64_t left = num_pieces - taken.claimed.load(std::memory_order_relaxed);
+        if (left <= 0) continue;
+        const std::int64_t wanted = i == 0 ? 1 : (left + 1) / 2;
+        const std::int64_t rest =
+            num_pieces - taken.claimed.fetch_add(wanted, std::memory_order_relaxed);
+        if (rest <= 0) continue;
+        const std::int64_t count = std::min(wanted, rest);
         const std::int64_t piece =
-            i == 0 ? taken.from_front.fetch_add(1, std::memory_order_relaxed)
-                   : num_pieces - 1 - taken.from_back.fetch_add(1, std::memory_order_relaxed);
-        return {first + width * piece / num_pieces, first + width * (piece + 1) / num_pieces};
+            i == 0
+                ? taken.from_front.fetch_add(1, std::memory_order_relaxed)
+                : num_pieces - count - taken.from_back.fetch_add(count, std::memory_order_relaxed);
+        return {first + width * piece / num_pieces, first + width * (piece + count) / num_pieces};
     }
     return {0, 0};
 }

@@ -16,7 +16,8 @@ struct Piece {
 
 // Shares a region's work out so that each worker reads one stream of memory: a span of the work is
 // each one's own, whose pieces it takes from the front; who has finished his own takes those of
-// others from the back. A worker that comes late, or not at all, leaves nothing undone.
+// others from the back, half of what is left at a time, so that he too reads forward. A
+// worker that comes late, or not at all, leaves nothing undone.
 class Spans {
   public:
     // Of `size` parts, the next for this worker; none once all are taken.
@@ -29,8 +30,8 @@ class Spans {
     static constexpr int kMostSpans = 64;
     static constexpr std::int64_t kMostPieces = 64;  // of a span
 
-    // Of the pieces of a span. Who has raised `claimed` below their number has a piece: the next
-    // from the front or the back, which together are no more than were claimed.
+    // Of the pieces of a span. Who has raised `claimed` below their number has as many as fit: the
+    // next from the front or the back, which together are no more than were claimed.
     struct alignas(64) Taken {
         std::atomic<std::int64_t> claimed = 0;
         std::atomic<std::int64_t> from_front = 0;
