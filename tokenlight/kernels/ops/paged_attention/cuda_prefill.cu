@@ -323,10 +323,13 @@ DEVICE void Multiply(const PrefillParams& p, Shared<kDim>& shared, const Work& w
         Hold(acc);
         Hold(weights);
         if (lane == 0) Arrive(&shared.v_free[before_stage]);
+        // Once a large score was seen, few turns bring a larger one.
+        if (__any_sync(FULL_WARP, fade.x != 1.0f || fade.y != 1.0f)) {
 #pragma unroll
-        for (int i = 0; i < kDim / 8; ++i) {
-            acc[4 * i] *= fade.x, acc[4 * i + 1] *= fade.x;
-            acc[4 * i + 2] *= fade.y, acc[4 * i + 3] *= fade.y;
+            for (int i = 0; i < kDim / 8; ++i) {
+                acc[4 * i] *= fade.x, acc[4 * i + 1] *= fade.x;
+                acc[4 * i + 2] *= fade.y, acc[4 * i + 3] *= fade.y;
+            }
         }
         pack();
     }
