@@ -114,6 +114,37 @@ def test_attention_over_long_caches(requests, heads: tuple[int, int], dim: int) 
     assert not workspace("attention counters", 1, torch.device("cuda")).any()
 
 
+SAMPLINGS = [
+    (50.0, 0, 0.7, 0.0),
+    (50.0, 3000, 1.0, 0.01),
+    (0.8, 50, 0.95, 0.0),
+    (1.5, 90, 0.9, 0.02),
+]
+
+
+@pytest.mark.parametrize("logits", ["random", "equal", "few values"])
+def test_a_row_is_sampled_alone_as_among_others(logits: str) -> None:
+    """However many blocks hold a row, and whether its tokens are few, many or of one value."""
+    torch.manual_seed(0)
+    x = 2 * torch.randn(16, 151_936, device="cuda")
+    if logits == "equal":
+        x.zero_()
+    elif logits == "few values":
+        x.round_()
+    for temperature, top_k, top_p, min_p in SAMPLINGS:
+        columns = (
+            torch.full((16,), temperature, device="cuda"),
+            torch.full((16,), top_k, device="cuda", dtype=torch.int32),
+            torch.full((16,), top_p, device="cuda"),
+            torch.full((16,), min_p, device="cuda"),
+            torch.arange(16, device="cuda") + 7,
+            torch.arange(16, device="cuda", dtype=torch.int32) + 100,
+        )
+        whole = sample(x, *columns)
+        for row in (slice(0, 1), slice(5, 6), slice(9, 16)):
+            assert torch.equal(sample(x[row], *(c[row] for c in columns)), whole[row])
+
+
 def replayed(call) -> Tensor:
     """The result of a second replay."""
     call()

@@ -4,9 +4,11 @@
 // A cluster of blocks holds a row in its shared memory. All that `sample` asks is where the running
 // sum of the ordered probabilities passes a target: so the blocks count probability in buckets of
 // equal width of the logarithm, the leading block finds the bucket where a target is passed, and
-// only that bucket's tokens are gathered and ranked (with all before them, where those are few). Probabilities are integers relative to
-// their bucket's largest, so that no sum depends on an order and a row always gives the same token.
-// A bucket with too many tokens (equal logits, say) is halved by order and id instead of sorted.
+// only that bucket's tokens are gathered and ranked (with all before them, where those are few).
+// Where `top_k` is small nothing is counted: the best token of each warp tells which can be kept, and
+// only those are gathered. Probabilities are integers relative to their bucket's largest, so that no
+// sum depends on an order and a row always gives the same token. A bucket with too many tokens (equal
+// logits, say) is halved by order and id instead of sorted.
 #include "prelude.cuh"
 
 struct SampleParams {
@@ -45,6 +47,8 @@ struct Shared {
     u64 found_mass;
     u32 found_count;
     u64 best[kMaxBlocks];
+    __align__(16) u32 keys[32 * kMaxBlocks];  // of each warp's best
+    u32 least_key;
     double warp_mass[32];
     u32 warp_count[32];
     u64 warp_best[32];
@@ -57,7 +61,7 @@ struct Shared {
 };
 
 
-constexpr int kStateBytes = 48000;  // before the tokens in a block's memory
+constexpr int kStateBytes = 49008;  // before the tokens in a block's memory
 static_assert(sizeof(Shared) <= kStateBytes && kStateBytes % 16 == 0);
 
 // ---- clusters --------------------------------------------------------------------------------------
@@ -71,6 +75,10 @@ DEVICE void ClusterSync() {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
                      : "memory");
 }
+DEVICE void ClusterArrive() {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+DEVICE void ClusterWait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 DEVICE u32 Remote(const void* p, u32 rank) {  // the address of the same variable in another block
     u32 address;
     asm("mapa.shared::cluster.u32 %0, %1, %2;"
@@ -224,15 +232,18 @@ DEVICE Place Rank(Shared& s, u32 num_gathered, int bucket, double before, Ends e
     __syncthreads();
     if (threadIdx.x == 0) s.answer = before, s.answer_order = 0;
     __syncthreads();
-    const u32 own = threadIdx.x < num_gathered ? s.weights[threadIdx.x] : 0;
-    if (threadIdx.x < num_gathered && BucketOf(own) == bucket) {
-        const u64 order = s.gathered[threadIdx.x];
+    // Four lanes for a token, a quarter of the others each.
+    static_assert(4 * kFew <= kThreads);
+    const u32 token = threadIdx.x / 4, part = threadIdx.x % 4;
+    if (threadIdx.x / 32 * 8 < num_gathered) {
+        const u32 own = token < num_gathered ? s.weights[token] : 0;
+        const u64 order = token < num_gathered ? s.gathered[token] : 0;
         u32 mass = 0, count = 0, size = 0;
         u64 next = 0;  // the token after this one in the order
-        for (u32 i = 0; i < num_gathered; ++i) {
+        for (u32 i = part; i < num_gathered; i += 4) {
             const u32 other = s.weights[i];
-            if (BucketOf(other) != bucket) continue;
             const u64 at = s.gathered[i];
+            if (BucketOf(other) != bucket) continue;
             ++size;
             if (at >= order) {
                 mass += MassOf(other);
@@ -241,7 +252,15 @@ DEVICE Place Rank(Shared& s, u32 num_gathered, int bucket, double before, Ends e
                 next = at;
             }
         }
-        if (ends(mass - MassOf(own), mass, count, order, next, count == size)) {
+#pragma unroll
+        for (int step = 1; step < 4; step <<= 1) {
+            mass += __shfl_xor_sync(FULL_WARP, mass, step);
+            count += __shfl_xor_sync(FULL_WARP, count, step);
+            size += __shfl_xor_sync(FULL_WARP, size, step);
+            next = max(next, __shfl_xor_sync(FULL_WARP, next, step));
+        }
+        if (part == 0 && token < num_gathered && BucketOf(own) == bucket &&
+            ends(mass - MassOf(own), mass, count, order, next, count == size)) {
             s.answer = before + mass * Scale(bucket);
             s.answer_order = order;
         }
@@ -374,26 +393,8 @@ DEVICE Place Find(Shared& s, const Row& row, Gathered& have, Target what, double
     return {before + (double)mass * scale, order};
 }
 
-// Sums of all blocks' buckets, then the leader's sums before each.
-template <int kBlocks>
-DEVICE void MergeBuckets(Shared& s, u32 rank) {
-    ClusterSync();
-    constexpr int kOwn = kBuckets / kBlocks;
-    if (threadIdx.x < kOwn) {
-        const int b = rank * kOwn + threadIdx.x;
-        u64 mass = 0;
-        u32 count = 0;
-#pragma unroll
-        for (u32 r = 0; r < kBlocks; ++r) {
-            mass += RemoteLoad(Remote(&s.mass[b], r));
-            count += RemoteLoad(Remote(&s.count[b], r));
-        }
-        const double scaled = (double)mass * Scale(b);
-        RemoteStore(Remote(&s.all_mass[b], 0), (u64)__double_as_longlong(scaled));
-        RemoteStore(Remote(&s.all_count[b], 0), count);
-    }
-    ClusterSync();
-    if (rank) return;
+// The leader's sums before each bucket.
+DEVICE void SumBefore(Shared& s) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, b = threadIdx.x;
     double mass = s.all_mass[b];
     u32 count = s.all_count[b];
@@ -413,6 +414,82 @@ DEVICE void MergeBuckets(Shared& s, u32 rank) {
     __syncthreads();
 }
 
+// Sums of all blocks' buckets, then the leader's sums before each.
+template <int kBlocks>
+DEVICE void MergeBuckets(Shared& s, u32 rank) {
+    ClusterSync();
+    constexpr int kOwn = kBuckets / kBlocks;
+    if (threadIdx.x < kOwn) {
+        const int b = rank * kOwn + threadIdx.x;
+        u64 mass = 0;
+        u32 count = 0;
+#pragma unroll
+        for (u32 r = 0; r < kBlocks; ++r) {
+            mass += RemoteLoad(Remote(&s.mass[b], r));
+            count += RemoteLoad(Remote(&s.count[b], r));
+        }
+        const double scaled = (double)mass * Scale(b);
+        RemoteStore(Remote(&s.all_mass[b], 0), (u64)__double_as_longlong(scaled));
+        RemoteStore(Remote(&s.all_count[b], 0), count);
+    }
+    ClusterSync();
+    if (rank == 0) SumBefore(s);
+}
+
+// The tokens that `top_k` can keep, where they are few: no bucket need be counted then. The k-th of
+// the warps' best tokens is no better than the k-th token; the leader gets all tokens of its bucket
+// and before, so what it counts of those buckets is whole. None, or more than kFew: all blocks count.
+template <int kBlocks>
+DEVICE Gathered GatherBest(Shared& s, const Row& row, int top_k) {
+    constexpr int kKeys = 32 * kBlocks;
+    const Gathered none = {-1, 0};
+    if (top_k <= 0 || 4 * top_k > 3 * kKeys || top_k > kFew / 2) return none;
+    // Of the keys that no fewer than top_k reach, the largest: a quarter of the keys a lane.
+    static_assert(4 * kKeys <= kThreads);
+    if (threadIdx.x < 4 * kKeys) {
+        const u32 own = s.keys[threadIdx.x / 4];
+        u32 count = 0;
+#pragma unroll 8
+        for (int j = threadIdx.x % 4; j < kKeys / 4; j += 4) {
+            const uint4 four = ((const uint4*)s.keys)[j];
+            count += (four.x >= own) + (four.y >= own) + (four.z >= own) + (four.w >= own);
+        }
+        count += __shfl_xor_sync(FULL_WARP, count, 1);
+        count += __shfl_xor_sync(FULL_WARP, count, 2);
+        u32 reached = count >= top_k ? own : 0;
+#pragma unroll
+        for (int step = 4; step < 32; step <<= 1)
+            reached = max(reached, __shfl_xor_sync(FULL_WARP, reached, step));
+        if (threadIdx.x % 32 == 0) atomicMax(&s.least_key, reached);
+    }
+    __syncthreads();
+    if (s.least_key == 0) return none;
+    const int last = Weigh(LogitOf((u64)s.least_key << 32), row.most, row.per_logit).bucket;
+    if (last == kBuckets) return none;
+    const u32 counter = Remote(&s.found_count, 0);
+    const u32 list = Remote(s.gathered, 0), weights = Remote(s.weights, 0);
+    const float end = last + 1;
+    auto look = [&](float logit, int i) {
+        const float below = (row.most - logit) * row.per_logit;
+        if (!(below * kPerBucket < end)) return;
+        const Weight w = Weigh(logit, row.most, row.per_logit);
+        if (w.bucket > last) return;
+        const u32 place = RemoteAdd(counter, 1u);
+        if (place >= kFew) return;
+        RemoteStore(list + 8 * place, Order(logit, row.first_id + i));
+        RemoteStore(weights + 4 * place, Join(w));
+    };
+    for (int i = threadIdx.x; i < row.num_tokens / 4; i += kThreads) {
+        const float4 four = ((const float4*)row.slice)[i];
+        look(four.x, 4 * i), look(four.y, 4 * i + 1);
+        look(four.z, 4 * i + 2), look(four.w, 4 * i + 3);
+    }
+    for (int i = row.num_tokens / 4 * 4 + threadIdx.x; i < row.num_tokens; i += kThreads)
+        look(row.slice[i], i);
+    ClusterSync();
+    return {last, RemoteLoad(counter)};
+}
+
 template <int kBlocks>
 DEVICE void Sample(const SampleParams& p) {
     extern __shared__ __align__(16) unsigned char dynamic[];
@@ -423,6 +500,7 @@ DEVICE void Sample(const SampleParams& p) {
     const int first_id = rank * p.slice;
     const int num_tokens = max(0, min(p.slice, p.vocabulary - first_id));
     LetNextStart();
+    if (threadIdx.x == 0) s.found_count = s.least_key = 0;
     for (int i = threadIdx.x; i < kBuckets; i += kThreads) s.mass[i] = s.count[i] = 0;
     ClusterSync();  // all have started, so that their memory may be written
     WaitForInputs();
@@ -436,10 +514,20 @@ DEVICE void Sample(const SampleParams& p) {
         const u64 order = Order(logit, first_id + i);
         if (order > best) best = order;
     };
-    for (int i = threadIdx.x; i < wide; i += kThreads) {
-        const float4 four = __ldcs((const float4*)logits + i);
-        keep(four.x, 4 * i), keep(four.y, 4 * i + 1);
-        keep(four.z, 4 * i + 2), keep(four.w, 4 * i + 3);
+    constexpr int kAtOnce = 5;  // loads on their way
+    for (int from = threadIdx.x; from < wide; from += kAtOnce * kThreads) {
+        float4 four[kAtOnce];
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j)
+            if (from + j * kThreads < wide)
+                four[j] = __ldcs((const float4*)logits + from + j * kThreads);
+#pragma unroll
+        for (int j = 0; j < kAtOnce; ++j) {
+            const int i = from + j * kThreads;
+            if (i >= wide) break;
+            keep(four[j].x, 4 * i), keep(four[j].y, 4 * i + 1);
+            keep(four[j].z, 4 * i + 2), keep(four[j].w, 4 * i + 3);
+        }
     }
     for (int i = 4 * wide + threadIdx.x; i < num_tokens; i += kThreads) keep(__ldcs(logits + i), i);
 #pragma unroll
@@ -448,6 +536,9 @@ DEVICE void Sample(const SampleParams& p) {
     __syncthreads();
     if (warp == 0) {
         best = s.warp_best[lane];
+#pragma unroll
+        for (u32 to = 0; to < kBlocks; ++to)
+            RemoteStore(Remote(&s.keys[32 * rank + lane], to), (u32)(best >> 32));
 #pragma unroll
         for (int step = 16; step; step >>= 1)
             best = max(best, __shfl_xor_sync(FULL_WARP, best, step));
@@ -465,40 +556,67 @@ DEVICE void Sample(const SampleParams& p) {
         return;
     }
     const Row row = {slice, num_tokens, first_id, kBlocks, most, fminf(kLog2e / temperature, 1e37f)};
-    for (int i = threadIdx.x; i < num_tokens; i += kThreads) {
-        const Weight w = Weigh(slice[i], row.most, row.per_logit);
-        if (w.bucket == kBuckets) continue;
-        atomicAdd(&s.mass[w.bucket], w.mass);
-        atomicAdd(&s.count[w.bucket], 1u);
-    }
-    MergeBuckets<kBlocks>(s, rank);
-    if (rank) {
-        for (;;) {
-            ClusterSync();
-            if (s.command == kDone) return;
-            Obey(s, row);
-            ClusterSync();
+    Gathered have = GatherBest<kBlocks>(s, row, top_k);
+    const bool is_few = have.count != 0 && have.count <= kFew;
+    if (is_few) {
+        if (rank) {  // the leader's count has been read: it may end
+            ClusterArrive();
+            return;
+        }
+        __syncthreads();
+        if (threadIdx.x < have.count) {
+            const u32 weight = s.weights[threadIdx.x];
+            atomicAdd(&s.mass[BucketOf(weight)], MassOf(weight));
+            atomicAdd(&s.count[BucketOf(weight)], 1u);
+        }
+        __syncthreads();
+        s.all_count[threadIdx.x] = s.count[threadIdx.x];
+        s.all_mass[threadIdx.x] = (double)(u64)s.mass[threadIdx.x] * Scale(threadIdx.x);
+        SumBefore(s);
+    } else {
+        have = {-1, 0};
+        for (int i = threadIdx.x; i < num_tokens; i += kThreads) {
+            const Weight w = Weigh(slice[i], row.most, row.per_logit);
+            if (w.bucket == kBuckets) continue;
+            atomicAdd(&s.mass[w.bucket], w.mass);
+            atomicAdd(&s.count[w.bucket], 1u);
+        }
+        MergeBuckets<kBlocks>(s, rank);
+        if (rank) {
+            for (;;) {
+                ClusterSync();
+                if (s.command == kDone) return;
+                Obey(s, row);
+                ClusterSync();
+            }
         }
     }
 
-    Gathered have = {-1, 0};
     double total = s.mass_before[kBuckets];
-    if (top_k && s.count_before[kBuckets] > (u32)top_k)
+    int last = kBuckets - 1;  // the bucket with the last token that is kept
+    if (top_k && s.count_before[kBuckets] >= (u32)top_k) {
         total = Find(s, row, have, kCount, (double)top_k).mass;
+        last = s.chosen;
+    }
     const float top_p = p.top_p[r], min_p = p.min_p[r];
     double kept = total;
     if (top_p < 1.0f) kept = Find(s, row, have, kMassReached, (double)top_p * total).mass;
     if (min_p > 0.0f) {
         // The logit whose probability is min_p of the largest's.
         const float lowest = most + log2f(min_p) / row.per_logit;
-        if (Weigh(lowest, row.most, row.per_logit).bucket < kBuckets)
+        if (Weigh(lowest, row.most, row.per_logit).bucket <= last)
             kept = fmin(kept, Find(s, row, have, kNotBelow, (double)lowest).mass);
     }
     const u64 mixed = Mix(Mix((u64)p.seeds[r]) + (u64)(long long)p.positions[r] * 0x9E3779B97F4A7C15ull);
     const double u = (double)(mixed >> 11) * 0x1p-53;
     const Place place = Find(s, row, have, kMassPassed, u * kept);
     if (threadIdx.x == 0) p.ids[r] = (int)(0xffffffffu - (u32)place.order);
-    Ask(s, row, kDone, 0, 0, 0);
+    if (is_few) {
+        ClusterArrive();
+        ClusterWait();
+    } else {
+        Ask(s, row, kDone, 0, 0, 0);
+    }
 }
 
 #define SAMPLE(name, blocks)                                                                  \

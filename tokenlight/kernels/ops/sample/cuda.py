@@ -13,7 +13,7 @@ from tokenlight.kernels.ops.sample.contract import sample
 
 _SOURCE = Source(Path(__file__).with_name("cuda.cu"))
 _SHARED_BYTES = 227 * 1024
-_STATE_BYTES = 48_000
+_STATE_BYTES = 49_008
 _SLICE_TOKENS = (_SHARED_BYTES - _STATE_BYTES) // 4
 MAX_VOCABULARY = 8 * _SLICE_TOKENS
 
