@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A prompt's attention in Triton with other tiles: which are the fastest on this GPU.
+"""A prompt's attention in CUDA, and in Triton with other tiles: which is the fastest on this GPU.
 
 `python -m benchmarks.gpu_prefill [--json FILE]`: heads of Qwen3-8B; each way is compared with
 float64 for some queries before it is timed. What wins goes to `paged_attention/tiles.py`.
@@ -72,8 +72,9 @@ class Prompt:
         return relative_error(out_THd[rows], torch.stack(wanted))
 
 
-def ways() -> dict[str, Callable[..., Tensor]]:
-    """Each runs a batch; imported here, where a GPU is known to be there."""
+def ways(dtype: torch.dtype) -> dict[str, Callable[..., Tensor]]:
+    """Each runs a batch of such keys; imported here, where a GPU is known to be there."""
+    from tokenlight.kernels.ops.paged_attention import cuda_prefill
     from tokenlight.kernels.ops.paged_attention.tiles import CHUNKED, FLOAT8_PREFILL, PREFILL, Tiles
     from tokenlight.kernels.ops.paged_attention.triton import launch
 
@@ -91,7 +92,12 @@ def ways() -> dict[str, Callable[..., Tensor]]:
         for tiles in dict.fromkeys(tried)
     }
     chunked = partial(launch, sinks_H=None, tiles=CHUNKED, options=(HEAD_DIM**-0.5, 0, 0.0))
-    return {**once, "chunks of 1024": chunked}
+    tuned = {"cuda": partial(cuda_prefill.attend, scale=HEAD_DIM**-0.5)}
+    return {
+        **(tuned if dtype is torch.bfloat16 and torch.cuda.get_device_capability()[0] == 9 else {}),
+        **once,
+        "chunks of 1024": chunked,
+    }
 
 
 def main() -> int:
@@ -107,7 +113,7 @@ def main() -> int:
     for dtype in (torch.bfloat16, torch.float8_e4m3fn):
         for name, (num_new, num_before) in LENGTHS.items():
             prompt = Prompt(num_new, num_before, dtype)
-            for way, run in ways().items():
+            for way, run in ways(dtype).items():
                 call = partial(run, *prompt.batch)
                 error, timed = prompt.error(call()), time_graph([call] * 3, replays=10)
                 tflops = prompt.num_flops / timed.us / 1e6
