@@ -137,6 +137,8 @@ def test_blocks_fit_their_multiprocessor() -> None:
         declared = f"LINEAR({name}_8, 1, {1 + name.endswith('mul')}, {plan.chunks}, {plan.stages}, "
         assert declared in linear._SOURCE.path.read_text()
     assert sample._STATE_BYTES + sample.MAX_VOCABULARY // 2 <= SHARED_BYTES - 1024
+    state = re.search(r"kStateBytes = (\d+);", sample._SOURCE.path.read_text())
+    assert int(state.group(1)) == sample._STATE_BYTES
     assert sample.MAX_VOCABULARY >= 262_144
 
 
