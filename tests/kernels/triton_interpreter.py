@@ -2,6 +2,7 @@
 """Triton kernels run by its interpreter on the CPU: where TRITON_INTERPRET=1 is set."""
 
 import os
+import threading
 
 import numpy as np
 import torch
@@ -58,6 +59,13 @@ def mend() -> None:
         patch_lang_tensor(tensor, scope)
         scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
 
+    launch, lock = interpreter.GridExecutor.__call__, threading.RLock()
+
+    def launch_alone(self, *args, **kwargs):
+        with lock:  # which program runs is kept once for all threads
+            return launch(self, *args, **kwargs)
+
+    interpreter.GridExecutor.__call__ = launch_alone
     interpreter._convert_float, builder.create_dot = convert, dot
     interpreter._patch_lang_tensor = patch_tensor
     # Patching the language anew for each call of each function takes a third of the time.
