@@ -124,7 +124,7 @@ def test_a_sanitizer_that_complains_fails_the_run(
     found = {"memcheck": memcheck, "racecheck": racecheck}
     said = [f"{tool}) echo '{SUMMARIES[tool].format(n)}' > $log ;;" for tool, n in found.items()]
     sanitizer.write_text(
-        "#!/bin/bash\nlog=${6/\\%p/123}\ncase $2 in\n" + "\n".join(said) + '\nesac\n"${@:7}"\n'
+        "#!/bin/bash\nlog=${6/\\%p/123}\ncase $2 in\n" + "\n".join(said) + '\nesac\n"${@:9}"\n'
     )
     sanitizer.chmod(0o755)
     command = ["bash", "scripts/sanitize_cuda.sh", "echo", "--seed", "5"]
