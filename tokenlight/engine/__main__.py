@@ -14,6 +14,7 @@ import zmq
 from tokenlight import wire
 from tokenlight.base import log
 from tokenlight.base.errors import TokenLightError
+from tokenlight.base.leave import leave
 from tokenlight.engine.heartbeat import Board, Heartbeat
 from tokenlight.engine.mail import Mailbox
 from tokenlight.engine.process import Orders
@@ -32,9 +33,7 @@ def main() -> int:
     except BaseException:
         traceback.print_exc()
         code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # torch would wait for ranks on GPUs that are gone, or inside a collective
+    leave(code)
 
 
 def _run(orders: Orders) -> int:

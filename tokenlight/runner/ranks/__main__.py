@@ -14,11 +14,12 @@ import traceback
 import msgspec
 
 from tokenlight.base import log
+from tokenlight.base.leave import leave
 from tokenlight.runner.ranks.channel import read_pipe
 from tokenlight.runner.ranks.follower import follow_orders
 from tokenlight.runner.ranks.followers import BEAT, BEAT_PERIOD_S, READY
 from tokenlight.runner.ranks.orders import RankOrders
-from tokenlight.runner.ranks.share import join, leave, take_seat
+from tokenlight.runner.ranks.share import join, take_seat
 
 _EXIT_LEADERLESS = 3
 

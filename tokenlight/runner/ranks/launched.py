@@ -3,12 +3,13 @@
 
 import torch.distributed as dist
 
+from tokenlight.base.leave import leave
 from tokenlight.base.log import event, get_log
 from tokenlight.runner.ranks.channel import read_group
 from tokenlight.runner.ranks.devices import device_of_launched
 from tokenlight.runner.ranks.follower import follow_orders
 from tokenlight.runner.ranks.orders import unpack_orders
-from tokenlight.runner.ranks.share import join, leave, wait_for_all
+from tokenlight.runner.ranks.share import join, wait_for_all
 
 _log = get_log("ranks")
 

@@ -4,11 +4,11 @@
 The others end when their input does, clients are told by whoever watches this process.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+from tokenlight.base.leave import leave
 from tokenlight.base.log import event, get_log
 
 _log = get_log("ranks")
@@ -18,7 +18,7 @@ EXIT_RANK_LOST = 4
 
 def leave_at_once() -> NoReturn:
     """The loop may be inside a collective that never ends, and torch would wait for that."""
-    os._exit(EXIT_RANK_LOST)
+    leave(EXIT_RANK_LOST)
 
 
 @contextmanager

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -94,16 +92,9 @@ def join(seat: Seat | None, device: str) -> Iterator[None]:
         yield
     finally:
         # NCCL waits for the graphs that its calls were captured in, and for other ranks, which may
-        # be gone. A process that had a GPU ends at once instead: see `leave`.
+        # be gone. A process that had a GPU ends at once instead: see base/leave.py.
         if device == "cpu":
             dist.destroy_process_group()
-
-
-def leave(code: int) -> NoReturn:
-    """End a process that was a rank on a GPU: nothing of torch waits for other ranks."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def wait_for_all() -> None:
