@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tokenlight import __version__
 from tokenlight.base.env import read_env
 from tokenlight.kernels import tuning
 from tokenlight.kernels.case import Case
@@ -107,6 +108,15 @@ def test_another_machine_or_version_has_another_file(tmp_path: Path, monkeypatch
         monkeypatch.setattr(tuning, "machine_facts", lambda device, other=other: other)
         assert tuning.tuning_path("cpu", tmp_path) != here
     assert read_env().cache_dir in tuning.tuning_path("cpu").parents
+
+
+@pytest.mark.parametrize(("has_triton", "told"), [(True, ["3.9"]), (False, [])])
+def test_what_compiles_a_gpus_kernels_is_a_version_as_well(has_triton, told, monkeypatch) -> None:
+    monkeypatch.setattr(tuning, "has_triton", lambda: has_triton)
+    monkeypatch.setattr(tuning, "version", lambda name: {"triton": "3.9"}[name])
+    before = [__version__, torch.__version__]
+    assert list(tuning.machine_facts.__wrapped__("cuda")[-2 - len(told) :]) == before + told
+    assert tuning.machine_facts.__wrapped__("cpu")[-1] == torch.__version__
 
 
 @pytest.mark.parametrize("name", ["rms_norm", "rope_write_kv_", "silu_mul", "sample"])

@@ -45,7 +45,7 @@ from tokenlight.kernels.ops.write_latent import write_latent_
 from tokenlight.kernels.pack import PackedLinear, pack_linear
 from tokenlight.kernels.plugins import load_plugins
 from tokenlight.kernels.threads import set_num_threads
-from tokenlight.kernels.tuning import apply_default
+from tokenlight.kernels.tuning import apply_default, ignore_tuning
 from tokenlight.kernels.weight_memory import weight_memory
 
 __all__ = [
@@ -68,6 +68,7 @@ __all__ = [
     "gather_rows",
     "gelu_tanh_mul",
     "head_linear",
+    "ignore_tuning",
     "linear",
     "linear_add",
     "linear_silu_mul",

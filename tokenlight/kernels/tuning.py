@@ -13,6 +13,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from tokenlight.base.log import get_log
 from tokenlight.kernels.case import Case, in_dtype
 from tokenlight.kernels.contract import REFERENCE, Implementation, Op, Site
 from tokenlight.kernels.formats import Format
-from tokenlight.kernels.machine import features
+from tokenlight.kernels.machine import features, has_triton
 from tokenlight.kernels.ops import OPS
 
 _log = get_log("kernels")
@@ -110,7 +111,8 @@ def machine_facts(device: str) -> tuple[str, ...]:
         name = torch.cuda.get_device_name()
     else:
         name = f"{_processor()}, {torch.get_num_threads()} threads"
-    return (name, *sorted(features(device)), __version__, torch.__version__)
+    compilers = [version("triton")] if device == "cuda" and has_triton() else []
+    return (name, *sorted(features(device)), __version__, torch.__version__, *compilers)
 
 
 def _processor() -> str:
@@ -150,6 +152,12 @@ def apply_default(device: str) -> None:
     """What a process starts with, unless TOKENLIGHT_KERNEL_TUNING says to ignore it."""
     if read_env().kernel_tuning == "use":
         apply(tuning_path(device), OPS)
+
+
+def ignore_tuning() -> None:
+    """Keep to ranks from now on, in this process: machines of one kind then choose alike."""
+    for op in OPS.values():
+        op.prefer({})
 
 
 def _read(path: Path) -> dict[str, str]:

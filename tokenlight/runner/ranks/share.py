@@ -120,9 +120,8 @@ def load_share(
     kernels.set_num_threads(_threads_of_a_rank(config, machine))
     # What torch itself still does is small; its threads would spin on the kernels' cores.
     torch.set_num_threads(1)
-    if config.row_invariance == "on" and limits.device == "cuda":
-        for backend in kernels.OF_ANY_ORDER:
-            kernels.withdraw(backend)
+    if config.row_invariance == "on":
+        _choose_alike_everywhere(limits.device)
     kernels.compile_ahead(limits.device)
     with told_when_out_of_memory(config.cache.memory_fraction):
         with timeline.during("weights"):
@@ -146,6 +145,14 @@ def _least(num_blocks: int) -> int:
     told = torch.tensor([num_blocks])
     dist.all_reduce(told, op=dist.ReduceOp.MIN)
     return int(told)
+
+
+def _choose_alike_everywhere(device: str) -> None:
+    """No kernel whose sums depend on a row's company, and none because it was faster here."""
+    kernels.ignore_tuning()
+    if device == "cuda":
+        for backend in kernels.OF_ANY_ORDER:
+            kernels.withdraw(backend)
 
 
 def _threads_of_a_rank(config: EngineConfig, machine: Machine) -> int:
