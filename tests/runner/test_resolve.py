@@ -16,6 +16,7 @@ from tokenlight.config import (
     ParallelConfig,
     SchedulerConfig,
 )
+from tokenlight.config.flags import flags_of
 from tokenlight.nn import CacheSpec
 from tokenlight.runner.machine import Machine
 from tokenlight.runner.resolve import (
@@ -23,6 +24,7 @@ from tokenlight.runner.resolve import (
     graph_rows,
     model_shape,
     resolve,
+    resolve_limits,
     scheduler_config,
     with_blocks,
 )
@@ -95,6 +97,34 @@ def test_fp8_keys_and_values_take_half_of_what_bfloat16_takes():
     assert (resolved.dtype, resolved.kv_dtype) == (torch.bfloat16, torch.float8_e4m3fn)
     assert 2 * resolved.block_bytes == plain.block_bytes
     assert (resolved.num_blocks + 1) // 2 == plain.num_blocks + 1
+
+
+# What is asked -> on a CPU, on a GPU; None: refused.
+KV_DTYPES = {
+    "auto": (torch.float16, torch.bfloat16),
+    "float32": (torch.float32, torch.float32),
+    "float16": (torch.float16, torch.float16),
+    "bfloat16": (torch.bfloat16, torch.bfloat16),
+    "bf16": (torch.bfloat16, torch.bfloat16),
+    "int8": (torch.int8, None),
+    "fp8": (None, torch.float8_e4m3fn),
+}
+
+
+@pytest.mark.parametrize("asked", KV_DTYPES)
+def test_each_type_of_keys_and_values_is_had_or_refused_where_it_runs(asked):
+    config = EngineConfig(cache=CacheConfig(kv_dtype=asked))
+    for machine, wanted in zip((MACHINE, GPU), KV_DTYPES[asked], strict=True):
+        if wanted is None:
+            with pytest.raises(ConfigError, match=f"--kv-cache-dtype {asked} is for a"):
+                resolve_limits(config, SHAPE, machine)
+        else:
+            assert resolve_limits(config, SHAPE, machine).kv_dtype == wanted
+
+
+def test_these_are_all_types_that_can_be_asked_for():
+    (flag,) = (f for f in flags_of(EngineConfig) if f.path == "cache.kv_dtype")
+    assert flag.choices == tuple(KV_DTYPES)
 
 
 @pytest.mark.parametrize("kv_dtype", ["int8", "fp8"])

@@ -28,7 +28,7 @@ class ModelConfig:
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = field(
         default="auto", metadata=flag("--dtype")
     )
-    """Activation type. auto: float32 on a CPU, the checkpoint's own on a GPU."""
+    """Activation type. auto: float32 on a CPU, bfloat16 on a GPU whatever the checkpoint has."""
 
     load_format: Literal["auto", "dummy"] = field(default="auto", metadata=flag("--load-format"))
     """auto: the weights of the checkpoint. dummy: random ones, of which a folder with config.json
@@ -51,12 +51,13 @@ class CacheConfig:
     memory_fraction: float = field(default=0.9, metadata=flag("--gpu-memory-utilization"))
     """Share of the GPU's memory for weights, activations and KV together, above 0 and at most 1."""
 
-    kv_dtype: Literal["auto", "float32", "float16", "bfloat16", "int8", "fp8"] = field(
+    kv_dtype: Literal["auto", "float32", "float16", "bfloat16", "bf16", "int8", "fp8"] = field(
         default="auto", metadata=flag("--kv-cache-dtype")
     )
     """Type of stored keys and values. auto: float16 on a CPU, or float32 for a float32 checkpoint;
-    on a GPU the activations' own. int8 is for CPUs: half of the memory, a scale per token and head.
-    fp8 is for GPUs of compute capability 8.9 and more: half of the memory, e4m3 without a scale.
+    on a GPU the activations' own. bf16 is bfloat16. int8 is for CPUs: half of the memory, a scale
+    per token and head. fp8 is for GPUs of compute capability 8.9 and more: half of the memory, e4m3
+    without a scale.
     """
 
     prefix_reuse: Literal["off", "exact"] = field(

@@ -16,7 +16,12 @@ from tokenlight.nn import CacheSpec
 from tokenlight.runner.machine import Machine
 from tokenlight.spmd import Mesh
 
-_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+_DTYPES = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "bf16": torch.bfloat16,
+}
 
 _STEP_TOKENS = {"cpu": 512, "cuda": 2048}
 # On a CPU the next plan would compete with the step for the same cores.
