@@ -1,19 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is left of a GPU for KV, and what is said when nothing is."""
 
+import dataclasses
+
 import pytest
 import torch
 
 from tests.models.tiny import write_tiny_llama
 from tokenlight.base.errors import ConfigError
 from tokenlight.checkpoint import open_checkpoint
-from tokenlight.config import EngineConfig, SchedulerConfig
+from tokenlight.config import EngineConfig, ModelConfig, SchedulerConfig
+from tokenlight.config.flags import flags_of
 from tokenlight.models import load_model
 from tokenlight.nn import Step
-from tokenlight.runner import memory
+from tokenlight.runner import ModelRunner, memory
 from tokenlight.runner.machine import Machine
-from tokenlight.runner.memory import Usage, told_when_out_of_memory
-from tokenlight.runner.resolve import model_shape, resolve_limits
+from tokenlight.runner.memory import (
+    LARGEST_STEPS,
+    SERVING,
+    WEIGHTS,
+    Usage,
+    told_when_out_of_memory,
+)
+from tokenlight.runner.ranks import share
+from tokenlight.runner.resolve import Limits, model_shape, resolve_limits
+from tokenlight.runner.timeline import Timeline
 
 GIB = 1 << 30
 USAGE = Usage(total=80 * GIB, elsewhere=1 * GIB, weights=15 * GIB, step=4 * GIB)
@@ -42,18 +53,86 @@ def test_one_block_to_use_and_one_for_padding_are_the_least():
         USAGE.spare_bytes(0.9, block_bytes + 1)
 
 
-def test_the_allocators_error_becomes_one_that_helps(monkeypatch):
+@pytest.fixture
+def full_gpu(monkeypatch):
+    """Of 24 GiB, this process has 20 and others one."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (3 * GIB, 24 * GIB))
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 20 * GIB)
-    with pytest.raises(ConfigError) as refused, told_when_out_of_memory(0.9):
-        raise torch.cuda.OutOfMemoryError("tried to allocate")
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 20 * GIB)
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise torch.cuda.OutOfMemoryError("tried to allocate")
+
+
+TAKEN = r"of 24.00 GiB, {}, other programs and the driver 1.00 GiB, and 3.00 GiB are free; {}"
+
+
+@pytest.mark.parametrize(
+    ("stage", "held", "shares"),
+    [
+        (WEIGHTS, {}, "this stage so far 20.00 GiB"),
+        (
+            LARGEST_STEPS,
+            {"weights": 15 * GIB},
+            "weights 15.00 GiB, this stage so far 5.00 GiB",
+        ),
+        (
+            SERVING,
+            {"weights": 15 * GIB, "KV": 4 * GIB},
+            "weights 15.00 GiB, KV 4.00 GiB, this stage so far 1.00 GiB",
+        ),
+    ],
+)
+def test_the_allocators_error_says_what_took_how_much_and_what_helps(full_gpu, stage, held, shares):
+    with pytest.raises(ConfigError) as refused, told_when_out_of_memory(stage, held):
+        refuse()
     said = refused.value.message
-    for words in ("24.00 GiB", "20.00 GiB", "3.00 GiB", "--gpu-memory-utilization is 0.9"):
-        assert words in said
+    assert f"not enough for {stage.what}: {TAKEN.format(shares, stage.helps)} (tried to" in said
+
+
+@pytest.mark.parametrize(
+    ("where", "what", "flags"),
+    [
+        ("tokenlight.runner.ranks.share.load_model", "weights", ["--tensor-parallel-size"]),
+        ("tokenlight.runner.ranks.share.make_pool", "KV", ["--gpu-memory-utilization"]),
+        ("tokenlight.runner.model_runner.StagedSteps", "captured", ["--enforce-eager"]),
+    ],
+)
+def test_a_start_without_memory_is_told_which_flag_helps(
+    tmp_path, monkeypatch, full_gpu, where, what, flags
+):
+    """Wherever it was that the allocator refused; here a CPU's, by a fake."""
+    path = write_tiny_llama(tmp_path / "tiny.gguf")
+    monkeypatch.setattr(where, refuse)
+    config = EngineConfig(
+        model=ModelConfig(model=str(path)),
+        scheduler=SchedulerConfig(overlap=1),
+        device="cpu",
+        num_threads=1,
+    )
+    with pytest.raises(ConfigError, match=f"the GPU's memory is not enough for .*{what}") as told:
+        ModelRunner.load(config)
+    for flag in flags:
+        assert flag in told.value.message
+        assert flag in {each.name for each in flags_of(EngineConfig)}
+
+
+def test_the_steps_that_need_most_are_told_of_their_flags(full_gpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(share, "measure_usage", refuse)
+    monkeypatch.setattr(share, "resolve_limits", on_a_gpu)
+    monkeypatch.setattr(share, "_load_part", lambda *_: (torch.nn.Module(), None))
+    monkeypatch.setattr(share.kernels, "compile_ahead", lambda device: None)
+    checkpoint = open_checkpoint(write_tiny_llama(tmp_path / "tiny.gguf"))
+    with pytest.raises(ConfigError, match=r"lower --max-num-batched-tokens or --max-num-seqs"):
+        share.load_share(checkpoint, EngineConfig(num_threads=1), rank=0, timeline=Timeline())
+
+
+def on_a_gpu(*args: object) -> Limits:
+    return dataclasses.replace(resolve_limits(*args), device="cuda")
 
 
 def test_other_errors_pass_through():
-    with pytest.raises(ValueError, match="else"), told_when_out_of_memory(0.9):
+    with pytest.raises(ValueError, match="else"), told_when_out_of_memory(WEIGHTS):
         raise ValueError("else")
 
 

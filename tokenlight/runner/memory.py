@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -129,18 +130,52 @@ def trials(limits: Limits) -> list[tuple[int, int]]:
     return [(tokens, min(tokens, each)) for tokens, each in sizes]
 
 
+class Stage(NamedTuple):
+    """A part of a start, as it is told when memory does not suffice for it."""
+
+    what: str
+    helps: str
+
+
+WEIGHTS = Stage(
+    "the weights",
+    "end other programs on this GPU, spread the model over several with --tensor-parallel-size, "
+    "or take a smaller one",
+)
+LARGEST_STEPS = Stage(
+    "the steps that need most",
+    "lower --max-num-batched-tokens or --max-num-seqs, end other programs on this GPU, or take a "
+    "smaller model",
+)
+SERVING = Stage(
+    "KV and captured steps",
+    "lower --gpu-memory-utilization or --kv-cache-memory-bytes, capture nothing with "
+    "--enforce-eager, or end other programs on this GPU",
+)
+
+
 @contextmanager
-def told_when_out_of_memory(memory_fraction: float) -> Iterator[None]:
-    """Turn the allocator's error into one that says what is held and which flags help."""
+def told_when_out_of_memory(stage: Stage, held: Mapping[str, int] | None = None) -> Iterator[None]:
+    """Turn the allocator's error into one that says what took how much and which flags help.
+
+    Args:
+        stage: what the memory is for.
+        held: what has been allocated by now, in bytes, by name.
+    """
     try:
         yield
     except torch.cuda.OutOfMemoryError as fault:
         free_bytes, total_bytes = torch.cuda.mem_get_info()
+        reserved_bytes = torch.cuda.memory_reserved()
+        taken = {
+            **(held or {}),
+            "this stage so far": reserved_bytes - sum((held or {}).values()),
+            "other programs and the driver": total_bytes - free_bytes - reserved_bytes,
+        }
+        shares = ", ".join(f"{name} {_gib(num_bytes)}" for name, num_bytes in taken.items())
         raise ConfigError(
-            f"the GPU's memory is not enough: of {_gib(total_bytes)}, this process holds "
-            f"{_gib(torch.cuda.memory_allocated())} and {_gib(free_bytes)} are free; "
-            f"--gpu-memory-utilization is {memory_fraction}: lower it where captured steps found "
-            f"no room, end other programs on this GPU, or take a smaller model ({fault})"
+            f"the GPU's memory is not enough for {stage.what}: of {_gib(total_bytes)}, {shares}, "
+            f"and {_gib(free_bytes)} are free; {stage.helps} ({fault})"
         ) from fault
 
 

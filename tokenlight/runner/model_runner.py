@@ -20,7 +20,7 @@ from tokenlight.kv import DevicePool
 from tokenlight.models import CompiledModel
 from tokenlight.runner.batch import make_step
 from tokenlight.runner.logprobs import pick_logprobs, read_logprobs
-from tokenlight.runner.memory import told_when_out_of_memory
+from tokenlight.runner.memory import SERVING, told_when_out_of_memory
 from tokenlight.runner.prompt_logprobs import PromptReader
 from tokenlight.runner.ranks.leader import LeadingModel
 from tokenlight.runner.ranks.others import OtherRanks, find_ranks
@@ -84,7 +84,8 @@ class ModelRunner:
         others = find_ranks(checkpoint, config)
         share = load_share(checkpoint, config, rank=0, timeline=timeline)
         resolved = share.config
-        with told_when_out_of_memory(config.cache.memory_fraction):
+        held = {"weights": share.held_bytes, "KV": share.kv.num_bytes}
+        with told_when_out_of_memory(SERVING, held):
             is_led = others is not None and not resolved.is_staged
             model = others.lead(share) if others and is_led else share.model
             grammars = Grammars(lambda: Tokenizer.from_checkpoint(checkpoint))

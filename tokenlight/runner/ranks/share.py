@@ -22,6 +22,9 @@ from tokenlight.kv import DevicePool
 from tokenlight.models import CausalLM, CompiledModel, load_model, shard_model
 from tokenlight.runner.machine import Machine, read_machine
 from tokenlight.runner.memory import (
+    LARGEST_STEPS,
+    SERVING,
+    WEIGHTS,
     compile_for,
     make_pool,
     measure_usage,
@@ -123,21 +126,25 @@ def load_share(
     if config.row_invariance == "on":
         _choose_alike_everywhere(limits.device)
     kernels.compile_ahead(limits.device)
-    with told_when_out_of_memory(config.cache.memory_fraction):
-        with timeline.during("weights"):
-            loaded, ranks = _load_part(checkpoint, config, limits, mesh)
-        spare_bytes = None
-        if limits.device != "cpu":
-            with timeline.during("trial"):
-                usage = measure_usage(loaded, shape, limits, ranks)
-            spare_bytes = usage.spare_bytes(config.cache.memory_fraction, limits.block_bytes)
-        resolved = resolve(config, shape, machine, spare_bytes)
-        if ranks is not None:
-            resolved = with_blocks(resolved, _least(resolved.num_blocks))
+    with told_when_out_of_memory(WEIGHTS), timeline.during("weights"):
+        loaded, ranks = _load_part(checkpoint, config, limits, mesh)
+    held_bytes = weights_bytes(loaded)
+    spare_bytes = None
+    if limits.device != "cpu":
+        with (
+            told_when_out_of_memory(LARGEST_STEPS, {"weights": held_bytes}),
+            timeline.during("trial"),
+        ):
+            usage = measure_usage(loaded, shape, limits, ranks)
+        spare_bytes = usage.spare_bytes(config.cache.memory_fraction, limits.block_bytes)
+    resolved = resolve(config, shape, machine, spare_bytes)
+    if ranks is not None:
+        resolved = with_blocks(resolved, _least(resolved.num_blocks))
+    with told_when_out_of_memory(SERVING, {"weights": held_bytes}):
         pool = make_pool(shape.layers, limits, resolved.num_blocks)
         with timeline.during("program"):
             compiled = compile_for(loaded, pool, limits, ranks)
-    return Share(compiled, pool, resolved, weights_bytes(loaded))
+    return Share(compiled, pool, resolved, held_bytes)
 
 
 def _least(num_blocks: int) -> int:
