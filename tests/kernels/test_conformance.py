@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every implementation of every op agrees with its reference. A new kernel needs no new test."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -119,16 +120,14 @@ def truth(op: Op, dtypes: frozenset[torch.dtype] | None, name: str) -> list[torc
     return results(op, reference, case)
 
 
-def disagreements(op: Op, implementation: Implementation) -> list[str]:
-    found = []
+def disagreements(op: Op, implementation: Implementation) -> Iterator[str]:
     for case in servable(op, implementation):
         wanted = truth(op, implementation.dtypes, case.name)
         for got, want in zip(run(op, implementation, case), wanted, strict=True):
             try:
                 torch.testing.assert_close(wide(got), wide(want), rtol=case.rtol, atol=case.atol)
             except AssertionError as difference:
-                found.append(f"case {case.name!r}: {difference}")
-    return found
+                yield f"case {case.name!r}: {difference}"
 
 
 def wide(x: torch.Tensor) -> torch.Tensor:
@@ -159,10 +158,9 @@ def has_rows_to_compare(implementation: Implementation) -> bool:
     )
 
 
-def row_differences(op: Op, implementation: Implementation) -> tuple[int, list[str]]:
-    """How many parts were compared, and which differ from the same rows of the whole call."""
+def compared_parts(op: Op, implementation: Implementation) -> Iterator[tuple[str, bool]]:
+    """Parts, and whether each has the bits of the same rows of the whole call."""
     room = cases_of(op)
-    checked, found = 0, []
     for case in servable(op, implementation)[: 2 if triton_interpreter.IS_BRIEF else None]:
         if not is_promised(op, implementation, case):
             continue
@@ -172,10 +170,7 @@ def row_differences(op: Op, implementation: Implementation) -> tuple[int, list[s
                 continue
             got = part.of_part(run(op, implementation, part.case))
             for a, b in zip(got, part.of_whole(whole), strict=True):
-                checked += 1
-                if not torch.equal(bits(a), bits(b)):
-                    found.append(part.case.name)
-    return checked, found
+                yield part.case.name, torch.equal(bits(a), bits(b))
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:
@@ -203,7 +198,7 @@ def on_isa() -> Iterator[Callable[[str], None]]:
 @pytest.mark.parametrize(("op", "implementation", "isa"), every_implementation())
 def test_agrees_with_reference(op: Op, implementation: Implementation, isa: str, on_isa) -> None:
     on_isa(isa)
-    found = disagreements(op, implementation)
+    found = list(disagreements(op, implementation))
     assert not found, "\n".join(found)
 
 
@@ -216,58 +211,100 @@ def test_rows_do_not_depend_on_each_other(
 ) -> None:
     """A row's bits are the same however many rows share the call, and however they are chunked."""
     on_isa(isa)
-    checked, found = row_differences(op, implementation)
-    assert checked
-    assert not found
+    compared = list(compared_parts(op, implementation))
+    assert compared
+    assert not [name for name, is_same in compared if not is_same]
 
 
-def wrong(op_name: str, spoil: Callable[..., Any]) -> tuple[Op, Implementation]:
-    """An implementation that runs the best kernel of the device and then spoils its result."""
-    op = OPS[op_name]
-    right = max((i for i in op.implementations if i.device == TARGET), key=lambda i: i.rank)
-
-    def spoilt(*args: Any, **kwargs: Any) -> Any:
-        return spoil(right.run(*args, **kwargs), *args)
-
-    return op, replace(right, backend="wrong", run=spoilt)
-
-
-def without_last_column(y: torch.Tensor, *_: Any) -> torch.Tensor:
-    out = torch.empty_like(y)
-    out[..., :-1] = y[..., :-1]
-    return out
+# Of one result, and how many numbers the call was given.
+def test_what_is_registered_is_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else is to be done for a new kernel."""
+    op = OPS["scale"]
+    new = replace(op.implementations[-1], backend="new", device="any")
+    monkeypatch.setattr(op, "implementations", [*op.implementations, new])
+    found = [p.values[1] for p in every_implementation() if p.values[0] is op]
+    assert (new in found) == (not triton_interpreter.IS_ON)
 
 
-def with_unrotated_key(_: None, q: torch.Tensor, k: torch.Tensor, cos_sin: torch.Tensor) -> None:
-    k[:, -1:] *= 1.01
+# Of one result, and how many numbers the call was given.
+Spoil = Callable[[torch.Tensor, int], object]
 
 
-def with_noise_of_batch(y: torch.Tensor, *_: Any) -> torch.Tensor:
-    """Within tolerance, but a row depends on how many share the call."""
-    return y * (1 + 2**-20 * (len(y) % 3))
+def spoilt(op: Op, spoil: Spoil, output: int) -> Implementation:
+    """The best kernel of the device, one of whose results is spoilt: by what the call had."""
+    able = [i for i in op.implementations if i.device in ("any", TARGET)]
+    right = max(able, key=lambda i: i.rank)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        returned = right.run(*args, **kwargs)
+        outputs = returned if isinstance(returned, tuple) else (returned,)
+        written = [out for out in outputs if out is not None] + [args[i] for i in op.mutates]
+        if written[output].numel():
+            num_elements = sum(a.numel() for a in args if isinstance(a, torch.Tensor))
+            spoil(written[output], num_elements)
+        return returned
+
+    return replace(right, run=run)
+
+
+def every_output() -> list:
+    """What each op gives, returned and written in place: (op, its place among them)."""
+    return [
+        pytest.param(op, output, id=f"{op.name}-{output}")
+        for op in OPS.values()
+        for output in range(num_outputs(op))
+    ]
+
+
+def num_outputs(op: Op) -> int:
+    returned = inspect.signature(op.contract).return_annotation
+    return str(returned).count("Tensor") + len(op.mutates)
+
+
+def with_a_wrong_number(out: torch.Tensor, _: int) -> None:
+    last = (-1,) * out.dim()
+    out[last] = 0 if abs(float(out[last])) > 1 else 4
+
+
+def with_a_number_left_out(out: torch.Tensor, _: int) -> None:
+    """As a kernel whose grid ends too early leaves it: whatever the memory held."""
+    out[(-1,) * out.dim()] = torch.empty_like(out)[(-1,) * out.dim()]
+
+
+def with_noise_of_batch(out: torch.Tensor, num_elements: int) -> None:
+    """Results that depend on how many rows share the call."""
+    part = num_elements % 97
+    out.copy_(out.float() * (1 + part / 64) + part)
+
+
+@pytest.mark.parametrize("spoil", [with_a_wrong_number, with_a_number_left_out])
+@pytest.mark.parametrize(("op", "output"), every_output())
+def test_one_wrong_number_of_any_op_is_caught(op: Op, output: int, spoil: Spoil) -> None:
+    assert any(True for _ in disagreements(op, spoilt(op, spoil, output)))
+
+
+@pytest.mark.parametrize(("op", "output"), every_output())
+def test_rows_of_any_op_that_depend_on_each_other_are_caught(op: Op, output: int) -> None:
+    compared = compared_parts(op, spoilt(op, with_noise_of_batch, output))
+    assert any(not is_same for _, is_same in compared)
 
 
 @pytest.mark.parametrize(
     ("op_name", "spoil"),
     [
-        ("rms_norm", lambda y, *_: y * 1.001),
-        ("linear", without_last_column),
-        ("paged_attention", lambda y, *_: y.roll(1, dims=1)),
-        ("silu_mul", lambda y, *_: y.abs()),
-        ("embedding", lambda y, *_: y.half().float()),
-        ("sample", lambda ids, *_: torch.where(ids == 7, 8, ids).int()),
-        ("rope_", with_unrotated_key),
-        ("route", lambda out, *_: (out[0].flip(-1), out[1])),
-        ("moe", lambda y, *_: y * 1.01),
-        ("head_linear", lambda y, *_: y.roll(1, dims=1)),
-        ("mla_attention", lambda y, *_: y.roll(1, dims=0)),
+        ("rms_norm", lambda y, _: y.mul_(1.001)),
+        ("linear", lambda y, _: y.mul_(1.01)),
+        ("paged_attention", lambda y, _: y.copy_(y.roll(1, dims=1))),
+        ("silu_mul", lambda y, _: y.abs_()),
+        ("embedding", lambda y, _: y.copy_(y.half())),
+        ("sample", lambda ids, _: ids.masked_fill_(ids == 7, 8)),
+        ("rope_", lambda q, _: q[:, -1:].mul_(1.01)),
+        ("route", lambda ids, _: ids.copy_(ids.flip(-1))),
+        ("moe", lambda y, _: y.mul_(1.01)),
+        ("head_linear", lambda y, _: y.copy_(y.roll(1, dims=1))),
+        ("mla_attention", lambda y, _: y.copy_(y.roll(1, dims=0))),
     ],
 )
-def test_a_wrong_kernel_is_caught(op_name: str, spoil: Callable[..., Any]) -> None:
-    assert disagreements(*wrong(op_name, spoil))
-
-
-@pytest.mark.parametrize("op_name", ["linear", "moe", "paged_attention", "rms_norm"])
-def test_a_kernel_whose_rows_depend_on_each_other_is_caught(op_name: str) -> None:
-    _, found = row_differences(*wrong(op_name, with_noise_of_batch))
-    assert found
+def test_a_wrong_kernel_is_caught(op_name: str, spoil: Spoil) -> None:
+    op = OPS[op_name]
+    assert any(True for _ in disagreements(op, spoilt(op, spoil, 0)))
