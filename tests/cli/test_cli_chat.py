@@ -10,9 +10,9 @@ import time
 
 import pytest
 
+from tests.processes import wait_until
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import RunningServer, running
-from tests.server.serving import wait_until
 from tokenlight.cli.talk import Answer
 
 

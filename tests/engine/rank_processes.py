@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An engine of several processes, as its tests ask it and watch it."""
 
-import time
-from pathlib import Path
-
+from tests.processes import is_running, wait_until
 from tokenlight import wire
 from tokenlight.engine.client import AsyncLLM
 
@@ -29,22 +27,6 @@ async def answer_for_ever(llm: AsyncLLM) -> None:
         await answers(llm)
 
 
-def children(pid: int) -> list[int]:
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(child) for child in path.read_text().split()] if path.exists() else []
-
-
-def is_running(pid: int) -> bool:
-    """A process that ended and was not yet waited for is not running."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def wait_until_gone(pids: list[int], within_s: float) -> float:
-    started = time.monotonic()
-    while any(is_running(pid) for pid in pids):
-        assert time.monotonic() - started < within_s, "a rank outlived the others"
-        time.sleep(0.05)
-    return time.monotonic() - started
+def wait_until_gone(pids: list[int], within_s: float) -> None:
+    """Raises if one of them is still there at the end."""
+    wait_until(lambda: not any(map(is_running, pids)), within_s)

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.engine.test_process import is_alive
+from tests.processes import is_running
 from tests.server.serving import Serving, serving
 from tokenlight import LLM, SamplingParams
 from tokenlight.base.errors import CheckpointNotFound, InvalidRequest, ServerStopping
@@ -188,7 +188,7 @@ def test_closed_it_is_gone_and_collected_as_well(tiny_path):
     pid = llm._engine.pid
     llm.close()
     llm.close()
-    assert not is_alive(pid)
+    assert not is_running(pid)
     with pytest.raises(ServerStopping, match="closed"):
         llm.generate("a")
 
@@ -196,7 +196,7 @@ def test_closed_it_is_gone_and_collected_as_well(tiny_path):
     pid = llm._engine.pid
     del llm
     gc.collect()
-    assert not is_alive(pid)
+    assert not is_running(pid)
 
 
 def test_a_model_that_is_not_there(tmp_path):
@@ -230,6 +230,6 @@ def test_a_script_without_a_main_guard_ends_by_itself(tiny_path, ending):
     num_tokens, pid, has_torch = script.stdout.split()
     assert (num_tokens, has_torch, script.stderr) == ("5", "False", "")
     deadline_s = time.monotonic() + 60
-    while is_alive(int(pid)):
+    while is_running(int(pid)):
         assert time.monotonic() < deadline_s
         time.sleep(0.05)

@@ -20,17 +20,12 @@ import pytest
 
 from tests.engine.test_client import PROMPT, config, is_at_rest, start, until
 from tests.models.tiny import write_tiny_llama
+from tests.processes import children, cpu_s, is_running
 from tokenlight.base.errors import EngineDead, EngineStalled, InternalError
 from tokenlight.config import EngineConfig, SchedulerConfig
 from tokenlight.engine.client import AsyncLLM
 
 pytestmark = pytest.mark.e2e
-
-
-def is_alive(pid: int) -> bool:
-    """Running or stopped; a zombie has ended."""
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @contextmanager
@@ -119,7 +114,7 @@ async def test_closing_ends_even_a_stopped_engine(tiny_path, monkeypatch):
     llm = await AsyncLLM.start(config(tiny_path))
     os.kill(llm.pid, signal.SIGSTOP)
     await llm.close()
-    assert not is_alive(llm.pid)
+    assert not is_running(llm.pid)
     assert "signal 9" in str(await llm.wait_dead())
 
 
@@ -138,14 +133,10 @@ async def test_an_idle_engine_costs_no_cpu(tiny_path):
     llm = await AsyncLLM.start(dataclasses.replace(config(tiny_path), num_threads=2))
     [d async for d in start(llm, "a", max_new_tokens=50)]
 
-    def cpu_s() -> float:
-        fields = Path(f"/proc/{llm.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     await asyncio.sleep(0.5)
-    before_s = cpu_s()
+    before_s = cpu_s(llm.pid)
     await asyncio.sleep(4)
-    assert cpu_s() - before_s <= 0.04
+    assert cpu_s(llm.pid) - before_s <= 0.04
     await llm.close()
 
 
@@ -213,17 +204,16 @@ async def test_no_orphan_when_the_parent_is_killed(tiny_path):
     assert parent.stdout.readline() == "token\n"
     assert Path(folder).stat().st_mode & 0o777 == 0o700
     end(parent)
-    await until(lambda: not is_alive(int(pid)))
+    await until(lambda: not is_running(int(pid)))
     assert not Path(folder).exists()
 
 
 async def test_no_orphan_while_the_engine_still_loads(tiny_path):
     parent = spawn_parent(config(tiny_path), len(PROMPT))
-    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
-    await until(lambda: children.read_text().split())
-    (pid,) = children.read_text().split()
+    await until(lambda: children(parent.pid))
+    (pid,) = children(parent.pid)
     parent.kill()
-    await until(lambda: not is_alive(int(pid)))  # Python itself has to start first
+    await until(lambda: not is_running(pid))  # Python itself has to start first
     assert parent.stdout.read() == "", "it was ready already"
     end(parent)
 
@@ -235,7 +225,7 @@ async def test_no_orphan_while_a_long_step_runs(tmp_path):
     parent, (_, pid, _) = run_parent(long_steps, 30_000)
     assert parent.stdout.readline() == "a long step\n"
     parent.kill()
-    await until(lambda: not is_alive(int(pid)))
+    await until(lambda: not is_running(int(pid)))
     assert parent.stdout.read() == "", "the step was too short to prove anything"
     end(parent)
 

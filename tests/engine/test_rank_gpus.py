@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from benchmarks.gpu_models import write_model
-from tests.engine.rank_processes import answer_for_ever, answers, children, wait_until_gone
+from tests.engine.rank_processes import answer_for_ever, answers, wait_until_gone
+from tests.processes import children
 from tokenlight.base.errors import EngineDead
 from tokenlight.config import (
     CacheConfig,

@@ -18,10 +18,10 @@ from tests.engine.rank_processes import (
     PROMPTS,
     answer_for_ever,
     answers,
-    children,
     wait_until_gone,
 )
 from tests.models.tiny import write_tiny_llama
+from tests.processes import children
 from tokenlight.base.errors import EngineDead
 from tokenlight.config import EngineConfig, ModelConfig, ParallelConfig, SchedulerConfig
 from tokenlight.engine.client import AsyncLLM

@@ -9,7 +9,8 @@ import time
 import httpx
 import pytest
 
-from tests.server.serving import Serving, serving, wait_until
+from tests.processes import wait_until
+from tests.server.serving import Serving, serving
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

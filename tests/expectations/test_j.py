@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Area J: overheads, install, start. Real processes, the default model."""
 
-import os
 import random
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import httpx
 import msgspec
 import pytest
 
+from tests.processes import cpu_s
 from tests.recorded.requests import words
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import running
@@ -27,15 +26,6 @@ def server(default_model_path, tmp_path_factory):
     log = tmp_path_factory.mktemp("log") / "serve.log"
     with serving(str(default_model_path), log=log) as made:
         yield made
-
-
-def cpu_s(*pids: int) -> float:
-    """CPU time of these processes so far."""
-    total = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / os.sysconf("SC_CLK_TCK")
 
 
 def ask(server: Serving, prompt: str) -> float:

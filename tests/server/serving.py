@@ -8,13 +8,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 from openai import OpenAI
+
+from tests.processes import children, is_running, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,26 +91,3 @@ def serving(*argv: str, log: Path) -> Iterator[Serving]:
         for pid in pids:
             if is_running(pid):
                 os.kill(pid, signal.SIGKILL)
-
-
-def children(pid: int) -> list[int]:
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
-
-
-def is_running(pid: int) -> bool:
-    """Whether the process exists and is no zombie."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in ("Z", "X")
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float) -> float:
-    """Seconds until the condition held."""
-    start_s = time.monotonic()
-    while not condition():
-        assert time.monotonic() - start_s < timeout_s, "it did not happen in time"
-        time.sleep(0.02)
-    return time.monotonic() - start_s

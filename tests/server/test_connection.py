@@ -10,9 +10,9 @@ import time
 import httpx
 import pytest
 
+from tests.processes import wait_until
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import running
-from tests.server.serving import wait_until
 from tokenlight.server.run import allow_open_files
 
 TIMEOUT_S = 0.5

@@ -7,9 +7,9 @@ import httpx
 import openai
 import pytest
 
+from tests.processes import wait_until
 from tests.server.running import MODEL
 from tests.server.scripted_engine import call, scripted
-from tests.server.serving import wait_until
 from tests.server.test_responses import BASH, ask, heard
 
 

@@ -10,9 +10,9 @@ import time
 import httpx
 import pytest
 
+from tests.processes import wait_until
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import MODEL, make_server, running
-from tests.server.serving import wait_until
 from tokenlight.base.errors import ConfigError, EngineStalled
 from tokenlight.config import ServerConfig
 from tokenlight.server.run import _CLOSE_GRACE_S, EXIT_ENGINE_DEAD, bind, url_of

@@ -14,7 +14,8 @@ import pytest
 from openai import APIError
 
 from tests.models.tiny import write_tiny_llama
-from tests.server.serving import ROOT, Serving, is_running, serving, wait_until
+from tests.processes import is_running, wait_until
+from tests.server.serving import ROOT, Serving, serving
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

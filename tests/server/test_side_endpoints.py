@@ -8,9 +8,9 @@ import pytest
 from openai import NotFoundError
 
 import tokenlight
+from tests.processes import wait_until
 from tests.server.fake_engine import CONTEXT_TOKENS, FakeEngine
 from tests.server.running import MODEL, running
-from tests.server.serving import wait_until
 from tokenlight.base.errors import EngineStalled
 
 HI = [{"role": "user", "content": "hi"}]

@@ -8,9 +8,9 @@ import time
 import pytest
 from openai import APIError, InternalServerError
 
+from tests.processes import wait_until
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import MODEL, running
-from tests.server.serving import wait_until
 from tokenlight.base.errors import EngineDead
 from tokenlight.server.http.sse import DONE, KEEP_ALIVE_S, EventStream
 
