@@ -95,7 +95,17 @@ def test_two_implementations_cannot_share_a_name() -> None:
 def test_explain_names_the_choice_and_why_not_the_others() -> None:
     lines = kernels.explain(device="cpu", op="linear")
     assert any(re.search(r"q4_1/tile16\]: cpu.*\(reference: rank 0 < 100", line) for line in lines)
-    assert any("q4_1]: reference (cpu: does not read q4_1" in line for line in lines)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_explain_shows_the_layouts_and_types_that_a_model_has_once_loaded(device: str) -> None:
+    """On a CPU blocks are packed, on a GPU widened; keys and values of a byte differ as well."""
+    lines = kernels.explain(device=device)
+    read = {m[1] for line in lines if (m := re.search(r"\[(?:\w+, )*([^],]+)\]:", line))}
+    assert ("q4_1/tile16" in read, "int8" in read) == (device == "cpu", device == "cpu")
+    assert ("float8_e4m3fn" in read) == (device == "cuda")
+    assert "bf16" in read
+    assert "q4_1" not in read
 
 
 def test_explain_covers_every_op() -> None:

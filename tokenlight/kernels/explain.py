@@ -11,9 +11,9 @@ from tokenlight.kernels.backends import load_backends
 from tokenlight.kernels.contract import Implementation, Op, Site
 from tokenlight.kernels.formats import FORMATS
 from tokenlight.kernels.formats.scaled import FP8
-from tokenlight.kernels.formats.tile16 import TILE16
 from tokenlight.kernels.machine import default_device, features
 from tokenlight.kernels.ops import OPS
+from tokenlight.kernels.pack import packed_format
 from tokenlight.kernels.plugins import PLUGINS
 from tokenlight.kernels.tuning import benches_of, save, tune, tuning_path
 
@@ -25,7 +25,8 @@ _STORED = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 def explain(device: str | None = None, op: str | None = None) -> list[str]:
     """One line per op and site: what is chosen, then each other implementation and why it is not.
 
-    What joins a compiled CPU step is marked native; a step calls the others from Python.
+    Weights are of the layouts that loading makes of each format. What joins a compiled CPU step is
+    marked native; a step calls the others from Python.
 
     Args:
         device: "cpu" or "cuda"; default: what this machine has.
@@ -99,13 +100,14 @@ def _sites(op: Op[..., Any], device: str) -> Iterator[Site]:
         (torch.int32,) if op.name in _TYPED_BY_INTEGERS else _FLOATS[: 1 if device == "cpu" else 3]
     )
     if op.takes_format:
-        for dtype, weight_format in product(activations, (*FORMATS.values(), *FP8)):
-            name = weight_format.name
-            yield Site(device, dtype, _STORED.get(name, torch.uint8), weight_format)
-            if name in TILE16:
-                yield Site(device, dtype, torch.uint8, TILE16[name])
+        for dtype in activations:
+            # Typed by indexes, they read what products of the first type would.
+            meets = dtype if dtype.is_floating_point else _FLOATS[0]
+            packed = (packed_format(f, device, meets) for f in (*FORMATS.values(), *FP8))
+            for each in dict.fromkeys(packed):
+                yield Site(device, dtype, _STORED.get(each.name, torch.uint8), each)
     elif op.is_typed_by_two:
-        cached = _FLOATS if device == "cpu" else (*_FLOATS, torch.float8_e4m3fn)
+        cached = (*_FLOATS, torch.int8 if device == "cpu" else torch.float8_e4m3fn)
         for dtype, stored in product(activations, cached):
             yield Site(device, dtype, stored, None)
     else:

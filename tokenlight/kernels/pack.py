@@ -72,9 +72,9 @@ def pack_linear(
         raise ValueError(
             f"{n} rows of {k} {weight_format} weights are {n * row_bytes} bytes, got {num_bytes}"
         )
-    best = weight_format if weight_format.is_dense else _best(weight_format, device, dtype)
-    if device == "cuda" and linear.bind(_site(device, dtype, best)).rank == REFERENCE:
-        return _dense(parts, weight_format, n, k, dtype)
+    best = packed_format(weight_format, device, dtype)
+    if best != weight_format and best.is_dense:
+        return PackedLinear(_numbers(parts, weight_format, n, k, dtype), best)
     if best != weight_format:
         return PackedLinear(_LAYOUTS[best.layout][1](parts, weight_format, queue), best)
     flat = [part.reshape(-1, row_bytes) for part in parts]
@@ -87,6 +87,21 @@ def pack_linear(
     return PackedLinear(
         rows.view(_DENSE_DTYPES[weight_format.name]) if weight_format.is_dense else rows, best
     )
+
+
+def packed_format(weight_format: Format, device: str, dtype: torch.dtype) -> Format:
+    """What `pack_linear` makes of a format for activations of `dtype`.
+
+    The layout whose implementation of `linear` ranks highest; on a GPU that has none, dense.
+    """
+    candidates = [weight_format] + [
+        f[weight_format.name] for f, _ in _LAYOUTS.values() if weight_format.name in f
+    ]
+    ranks = {f: linear.bind(_site(device, dtype, f)).rank for f in candidates}
+    best = max(candidates, key=lambda f: ranks[f])
+    if device == "cuda" and ranks[best] == REFERENCE:
+        return FORMATS[_DENSE_NAMES[dtype]]
+    return best
 
 
 def _without_numbers(weight_format: Format, n: int, k: int) -> Tensor:
@@ -109,17 +124,9 @@ def _site(device: str, dtype: torch.dtype, weight_format: Format) -> Site:
     return Site(device, dtype, _DENSE_DTYPES.get(weight_format.name, torch.uint8), weight_format)
 
 
-def _best(weight_format: Format, device: str, dtype: torch.dtype) -> Format:
-    """The layout whose implementation of `linear` ranks highest."""
-    candidates = [weight_format] + [
-        f[weight_format.name] for f, _ in _LAYOUTS.values() if weight_format.name in f
-    ]
-    return max(candidates, key=lambda f: linear.bind(_site(device, dtype, f)).rank)
-
-
-def _dense(
+def _numbers(
     parts: Sequence[Tensor], weight_format: Format, n: int, k: int, dtype: torch.dtype
-) -> PackedLinear:
+) -> Tensor:
     """Weights that no kernel of a GPU reads: as numbers of the activations' type, once, at load."""
     weight = torch.empty(n, k, dtype=dtype, device=parts[0].device)
     done = 0
@@ -129,4 +136,4 @@ def _dense(
             numbers = rows.view(_DENSE_DTYPES.get(weight_format.name, torch.uint8))
             weight[done : done + len(rows)] = dequantize(numbers, weight_format)
             done += len(rows)
-    return PackedLinear(weight, FORMATS[_DENSE_NAMES[dtype]])
+    return weight
