@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """/metrics, read by prometheus-client's own parser."""
 
+import time
+
 import httpx
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.server.fake_engine import FakeEngine
@@ -52,11 +53,17 @@ def test_the_engines_own_counts_are_shown():
 
 def test_times_are_those_that_passed():
     with running(FakeEngine(script="abcd", first_token_s=0.2, token_s=0.05)) as server:
+        start_s = time.monotonic()
         server.client().chat.completions.create(model=MODEL, messages=HI)
+        took_s = time.monotonic() - start_s
         seen = scrape(server)
-    assert 0.2 < seen["vllm:time_to_first_token_seconds_sum"] < 0.5
-    assert 0.15 < seen["vllm:inter_token_latency_seconds_sum"] < 0.5
-    assert seen["vllm:e2e_request_latency_seconds_sum"] > 0.4
+    first_s = seen["vllm:time_to_first_token_seconds_sum"]
+    others_s = seen["vllm:inter_token_latency_seconds_sum"]
+    assert first_s > 0.2
+    assert others_s > 0.15
+    # However late a busy machine makes each of them.
+    assert first_s + others_s <= seen["vllm:e2e_request_latency_seconds_sum"] + 1e-6
+    assert seen["vllm:e2e_request_latency_seconds_sum"] < took_s
 
 
 def test_a_delivery_of_several_tokens_is_several_latencies():
@@ -65,7 +72,13 @@ def test_a_delivery_of_several_tokens_is_several_latencies():
         server.client().chat.completions.create(model=MODEL, messages=HI)
         seen = scrape(server)
     assert seen["vllm:inter_token_latency_seconds_count"] == 5
-    assert seen["vllm:inter_token_latency_seconds_sum"] == pytest.approx(0.05, abs=0.03)
+    # The time between the two deliveries: once, and not once for each token.
+    others_s = seen["vllm:inter_token_latency_seconds_sum"]
+    assert others_s > 0.045
+    first_s, whole_s = (
+        seen[f"vllm:{name}_seconds_sum"] for name in ("time_to_first_token", "e2e_request_latency")
+    )
+    assert others_s <= whole_s - first_s + 1e-6
 
 
 def test_errors_are_counted_by_code_midway_or_not():
