@@ -21,8 +21,6 @@ class Model:
     kv_bytes_per_token: int
     step_s: float
     """What a step of it may take on a busy machine, a full chunk of prompt tokens included."""
-    turn_tokens: int
-    """An answer of so many tokens takes well below a second."""
 
     def __str__(self) -> str:
         return str(self.path)
@@ -33,7 +31,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """`--expectations-model tiny` (random weights, 512 tokens), `default`, or a GGUF file."""
     chosen = request.config.getoption("--expectations-model")
     if chosen == "tiny":
-        path = write_tiny_llama(tmp_path_factory.mktemp("tiny") / "tiny.gguf")
+        path = write_tiny_llama(tmp_path_factory.mktemp("tiny") / "tiny.gguf", context=32768)
     elif chosen == "default":
         path = request.getfixturevalue("default_model_path")
     else:
@@ -45,7 +43,6 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         context_tokens=config["max_position_embeddings"],
         kv_bytes_per_token=config["num_hidden_layers"] * 2 * width * KV_ELEMENT_BYTES,
         step_s=2.0 if chosen == "tiny" else 20.0,
-        turn_tokens=200 if chosen == "tiny" else 20,
     )
 
 
