@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 HI = [{"role": "user", "content": "Tell me something about the sea, the sky and the stones."}]
 GREEDY = {"temperature": 0.0}
+LONG = 30_000
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +36,9 @@ def server(model, tmp_path_factory):
 
 
 @pytest.fixture
-def own_server(model, tmp_path):
-    """For a test that ends it."""
+def own_server(tmp_path):
+    """For a test that ends it, while it says LONG: half a minute of a fast machine."""
+    model = write_tiny_llama(tmp_path / "tiny.gguf", context=32768)
     with serving(str(model), log=tmp_path / "serve.log") as made:
         yield made
 
@@ -133,7 +135,7 @@ def test_sigterm_finishes_what_runs_and_exits_with_0(own_server):
 
 def test_a_second_signal_ends_at_once_and_leaves_no_orphan(own_server):
     engine_pid = own_server.engine_pid()
-    body = {"messages": HI, "max_tokens": 1900, "stream": True}
+    body = {"messages": HI, "max_tokens": LONG, "ignore_eos": True, "stream": True}
     with httpx.stream("POST", f"{own_server.url}/v1/chat/completions", json=body) as answer:
         next(answer.iter_lines())
         own_server.process.send_signal(signal.SIGINT)
@@ -144,7 +146,8 @@ def test_a_second_signal_ends_at_once_and_leaves_no_orphan(own_server):
 
 def test_a_killed_engine_is_503_and_a_non_zero_exit(own_server):
     engine_pid = own_server.engine_pid()
-    stream = iter(chat(own_server, stream=True, max_tokens=1900))
+    endless = {"max_tokens": LONG, "extra_body": {"ignore_eos": True}}
+    stream = iter(chat(own_server, stream=True, **endless))
     next(stream)
     with httpx.Client(base_url=own_server.url) as client:
         assert client.get("/health").status_code == 200  # the next one only has to be sent
