@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each rank of a host has a device of its own, and what ranks cannot do is refused."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -14,7 +16,7 @@ from tokenlight.runner.machine import Machine
 from tokenlight.runner.ranks import others
 from tokenlight.runner.ranks.devices import backend_of, take_device
 from tokenlight.runner.ranks.others import find_ranks
-from tokenlight.runner.ranks.share import join
+from tokenlight.runner.ranks.share import join, threads_of_a_rank
 
 
 @pytest.fixture
@@ -66,6 +68,15 @@ def test_ranks_on_gpus_end_with_their_processes(
 def test_a_launcher_says_which_rank_of_its_host_this_is():
     assert read_env({"RANK": "5", "LOCAL_RANK": "1"}).local_rank == 1
     assert read_env({"RANK": "5"}).local_rank is None
+
+
+def test_ranks_of_a_host_share_its_cores():
+    four = EngineConfig(parallel=ParallelConfig(tp=4))
+    machine = Machine(num_cores=8, memory_bytes=8 << 30)
+    assert threads_of_a_rank(four, machine) == 2
+    assert threads_of_a_rank(four, replace(machine, num_local_ranks=2)) == 4
+    assert threads_of_a_rank(replace(four, num_threads=3), machine) == 3
+    assert read_env({"LOCAL_WORLD_SIZE": "2"}).num_local_ranks == 2
 
 
 @pytest.fixture(scope="module")

@@ -63,6 +63,9 @@ def test_a_quarter_of_memory_is_for_all_ranks_of_a_machine():
     assert resolved.num_groups == 4
     assert 4 * resolved.kv_bytes <= 64 << 20
     assert 4 * (resolved.kv_bytes + resolved.block_bytes) > 64 << 20
+    two_here = dataclasses.replace(small, num_local_ranks=2)
+    spread = resolve(EngineConfig(parallel=ParallelConfig(dp=4)), SHAPE, two_here)
+    assert 2 * spread.kv_bytes <= 64 << 20 < 2 * (spread.kv_bytes + spread.block_bytes)
 
 
 def test_ranks_use_no_more_blocks_than_the_smallest_of_them_has():

@@ -63,6 +63,14 @@ class Env:
     local_rank: int | None = None
     """LOCAL_RANK: the rank's number on its host, set by launchers; picks its GPU. Default: RANK."""
 
+    num_local_ranks: int | None = None
+    """LOCAL_WORLD_SIZE: how many ranks a launcher started on this host, which share its cores and
+    memory. Default: all of them.
+    """
+
+    master_addr: str = "127.0.0.1"
+    """MASTER_ADDR: by what name a launcher lets the other ranks find rank 0's host."""
+
     kernel_tuning: KernelTuning = "use"
     """TOKENLIGHT_KERNEL_TUNING: use what `tokenlight kernels tune` measured here, or ignore it.
 
@@ -91,10 +99,13 @@ def read_env(environ: Mapping[str, str] | None = None) -> Env:
     if tuning not in ("use", "ignore"):
         raise ConfigError(f"TOKENLIGHT_KERNEL_TUNING must be use or ignore, got {tuning!r}")
     num_ranks, local_rank = source.get("WORLD_SIZE"), source.get("LOCAL_RANK", "")
+    num_local = source.get("LOCAL_WORLD_SIZE")
     return Env(
         local_rank=int(local_rank) if local_rank.isdigit() else None,
         rank=int(source["RANK"]) if source.get("RANK", "").isdigit() else 0,
         num_ranks=None if num_ranks is None else _count("WORLD_SIZE", num_ranks),
+        num_local_ranks=None if num_local is None else _count("LOCAL_WORLD_SIZE", num_local),
+        master_addr=source.get("MASTER_ADDR") or "127.0.0.1",
         cache_dir=(
             _default_cache_dir(source) if cache is None else _path("TOKENLIGHT_CACHE", cache)
         ),

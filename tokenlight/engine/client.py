@@ -42,7 +42,7 @@ class AsyncLLM:
         self._dead: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._is_stopping = False
         self._closing: asyncio.Task[None] | None = None
-        self._watch: asyncio.Task[None] | None = None
+        self._watches: list[asyncio.Task[None]] = []
         self._link = Link(self._on_deltas, self._on_dead)
         self.facts: wire.ModelFacts
         """What the engine knows about the model."""
@@ -73,7 +73,9 @@ class AsyncLLM:
         try:
             llm.facts = await llm._link.start(config, log_level=log_level)
             if max_silence_s is not None:
-                llm._watch = asyncio.create_task(llm._watch_silence(max_silence_s))
+                llm._watches.append(asyncio.create_task(llm._watch_silence(max_silence_s)))
+            if config.parallel.num_ranks > 1:
+                llm._watches.append(asyncio.create_task(llm._link.end_if_silent()))
         except BaseException:
             await llm.close()
             raise
@@ -195,8 +197,8 @@ class AsyncLLM:
                 _log.warning(event("drain_timeout", drain_s=drain_s, num_cut=len(self._streams)))
         for stream in self._take_streams():
             stream.fail(ServerStopping(_STOPPING))
-        if self._watch is not None:
-            self._watch.cancel()
+        for watch in self._watches:
+            watch.cancel()
         if self._closing is None:
             self._closing = asyncio.create_task(self._link.close())
         await asyncio.shield(self._closing)

@@ -28,10 +28,14 @@ from tokenlight.base.errors import (
     TokenLightError,
     UnsupportedCheckpoint,
 )
+from tokenlight.base.log import event, get_log
 from tokenlight.config import EngineConfig
 from tokenlight.engine.process import EngineProcess, Orders
 
+_log = get_log("engine")
+
 _BEAT_LIMIT_S = 5.0
+_LOST_AFTER_S = 3.5
 _STOP_GRACE_S = 5.0
 _MAX_SOCKET_PATH = 100  # the kernel's limit is 107 bytes, name included
 
@@ -117,6 +121,17 @@ class Link:
                 f"(limit {status.step_limit_s:.1f} s, from its slowest step so far)"
             )
         return None
+
+    async def end_if_silent(self) -> None:
+        """For ever, look now and then: an engine that other ranks wait for may not hang."""
+        while True:
+            await asyncio.sleep(_LOST_AFTER_S / 8)
+            self.receive()
+            silent_s = now_s() - self._last_beat_s
+            if silent_s > _LOST_AFTER_S and self._process is not None:
+                _log.error(event("rank_lost", rank=0, why=f"said nothing for {silent_s:.1f} s"))
+                self._process.kill()
+                return
 
     def receive(self) -> None:
         """Read all that is there: the file descriptor tells of new mail only once it is empty."""

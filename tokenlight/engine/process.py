@@ -58,6 +58,10 @@ class EngineProcess:
     def pid(self) -> int:
         return self._popen.pid
 
+    def kill(self) -> None:
+        """End it at once, also where it was stopped by a signal. Harmless when it has ended."""
+        self._popen.kill()
+
     async def stop(self, *, grace_s: float) -> None:
         """End it: SIGTERM, at most `grace_s` seconds, then SIGKILL. Harmless when it has ended."""
         self._popen.terminate()

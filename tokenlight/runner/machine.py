@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 
+from tokenlight.base.env import read_env
+
 _CPUS = Path("/sys/devices/system/cpu")
 _CGROUP = Path("/sys/fs/cgroup")
 
@@ -20,6 +22,9 @@ class Machine:
 
     memory_bytes: int
     """Memory that this process may use, free or not."""
+
+    num_local_ranks: int | None = None
+    """That a launcher started here, to share these cores and this memory; None: all are here."""
 
     num_gpus: int = 0
     """CUDA devices that torch sees."""
@@ -35,6 +40,7 @@ def read_machine(cpus: Path = _CPUS, cgroup: Path = _CGROUP) -> Machine:
         memory_bytes=min(
             os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), _limit_bytes(cgroup)
         ),
+        num_local_ranks=read_env().num_local_ranks,
         num_gpus=torch.cuda.device_count(),
         gpu_arch=_gpu_arch(),
     )

@@ -254,8 +254,8 @@ def _blocks_in_memory(
             )
         return _at_least_one(asked_bytes // limits.block_bytes, limits)
     blocks_per_context = -(-longest_tokens // limits.block_tokens)
-    # Each of the ranks has a pool, and most often they are all on this machine.
-    num_ranks = config.parallel.num_ranks
+    # Each of the ranks on this machine has a pool.
+    num_ranks = min(machine.num_local_ranks or config.parallel.num_ranks, config.parallel.num_ranks)
     affordable_bytes = int(machine.memory_bytes * _DEFAULT_MEMORY_SHARE) // num_ranks
     most = affordable_bytes // limits.block_bytes
     return _at_least_one(min(_DEFAULT_CONTEXTS * blocks_per_context, most), limits)

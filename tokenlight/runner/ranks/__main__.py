@@ -17,11 +17,10 @@ from tokenlight.base import log
 from tokenlight.base.leave import leave
 from tokenlight.runner.ranks.channel import read_pipe
 from tokenlight.runner.ranks.follower import follow_orders
-from tokenlight.runner.ranks.followers import BEAT, BEAT_PERIOD_S, READY
+from tokenlight.runner.ranks.lost import EXIT_LEADERLESS
 from tokenlight.runner.ranks.orders import RankOrders
 from tokenlight.runner.ranks.share import join, take_seat
-
-_EXIT_LEADERLESS = 3
+from tokenlight.runner.ranks.watch import BEAT, BEAT_PERIOD_S, READY
 
 
 def main() -> int:
@@ -55,7 +54,7 @@ def _beat() -> None:
             os.write(sys.stdout.fileno(), BEAT)
         except BrokenPipeError:
             break
-    os._exit(_EXIT_LEADERLESS)
+    os._exit(EXIT_LEADERLESS)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from tokenlight.base.log import event, get_log
 
 _log = get_log("ranks")
 
-EXIT_RANK_LOST = 4
+EXIT_LEADERLESS, EXIT_RANK_LOST = 3, 4
 
 
 def leave_at_once() -> NoReturn:

@@ -22,6 +22,9 @@ class RankOrders(msgspec.Struct, frozen=True, kw_only=True):
     store_port: int
     """Where the leading rank keeps the store through which all ranks find each other."""
     log_level: LogLevel
+    door: tuple[str, int] = ("", 0)
+    """Where ranks that a launcher started come in to be heard of, with the key."""
+    key: str = ""
 
 
 def pack_orders(orders: RankOrders) -> Words:

@@ -19,11 +19,13 @@ from tokenlight.runner.machine import read_machine
 from tokenlight.runner.ranks.channel import Channel, GroupChannel
 from tokenlight.runner.ranks.devices import check_gpus, device_of_launched
 from tokenlight.runner.ranks.followers import Followers
+from tokenlight.runner.ranks.guests import Guests
 from tokenlight.runner.ranks.leader import Groups, LeadingModel
+from tokenlight.runner.ranks.meeting import Door
 from tokenlight.runner.ranks.mesh import mesh_of
 from tokenlight.runner.ranks.mirror import Mirror
 from tokenlight.runner.ranks.orders import RankOrders, pack_orders
-from tokenlight.runner.ranks.share import Seat, Share, join, make_store, wait_for_all
+from tokenlight.runner.ranks.share import Seat, Share, join, make_store
 from tokenlight.runner.ranks.steps import RankSteps, TableSize
 from tokenlight.runner.resolve import model_shape, resolve_limits
 
@@ -112,9 +114,14 @@ def _spawn(config: EngineConfig, device: str) -> OtherRanks:
 def _meet(config: EngineConfig, device: str) -> OtherRanks:
     ended, channel = ExitStack(), GroupChannel()
     ended.enter_context(join(None, device_of_launched()))
+    door = Door(read_env().master_addr)
+    orders = _orders(config, device, store_port=0)
+    channel.send(pack_orders(msgspec.structs.replace(orders, door=door.address, key=door.key)))
+    guests = Guests(door.let_in(config.parallel.num_ranks - 1))
+    ended.callback(guests.close)
     ended.callback(channel.close)
-    channel.send(pack_orders(_orders(config, device, store_port=0)))
-    return OtherRanks(channel, config, ended, wait_for_all)
+    ended.callback(guests.await_end)
+    return OtherRanks(channel, config, ended, guests.wait_ready)
 
 
 def _orders(config: EngineConfig, device: str, store_port: int) -> RankOrders:

@@ -100,11 +100,6 @@ def join(seat: Seat | None, device: str) -> Iterator[None]:
             dist.destroy_process_group()
 
 
-def wait_for_all() -> None:
-    """Until every rank is here. Between CPUs: `dist.barrier` would choose a GPU where one is."""
-    dist.all_reduce(torch.zeros(1))
-
-
 def load_share(
     checkpoint: Checkpoint, config: EngineConfig, *, rank: int, timeline: Timeline
 ) -> Share:
@@ -120,7 +115,7 @@ def load_share(
     if mesh.num_ranks > 1:
         asked = read_env().local_rank
         take_device(limits.device, rank if asked is None else asked, machine.num_gpus)
-    kernels.set_num_threads(_threads_of_a_rank(config, machine))
+    kernels.set_num_threads(threads_of_a_rank(config, machine))
     # What torch itself still does is small; its threads would spin on the kernels' cores.
     torch.set_num_threads(1)
     if config.row_invariance == "on":
@@ -162,9 +157,10 @@ def _choose_alike_everywhere(device: str) -> None:
             kernels.withdraw(backend)
 
 
-def _threads_of_a_rank(config: EngineConfig, machine: Machine) -> int:
+def threads_of_a_rank(config: EngineConfig, machine: Machine) -> int:
     """The ranks of a host share its cores."""
-    return config.num_threads or max(1, machine.num_cores // config.parallel.num_ranks)
+    num_ranks = machine.num_local_ranks or config.parallel.num_ranks
+    return config.num_threads or max(1, machine.num_cores // num_ranks)
 
 
 def _load_part(
