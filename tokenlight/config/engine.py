@@ -12,6 +12,11 @@ from tokenlight.base.errors import ConfigError
 from tokenlight.config.field import flag
 from tokenlight.config.parallel import ParallelConfig
 
+# Beyond what any machine of today runs well: what is asked by a slip must not first be allocated.
+_MOST_REQUESTS = 1 << 16
+_MOST_STEP_TOKENS = 1 << 20
+_MOST_THREADS = 1024
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
@@ -105,8 +110,12 @@ class SchedulerConfig:
     def __post_init__(self) -> None:
         if self.max_model_tokens is not None and self.max_model_tokens < 2:
             raise ConfigError(f"--max-model-len must be at least 2, got {self.max_model_tokens}")
-        if self.max_num_requests < 1:
-            raise ConfigError(f"--max-num-seqs must be at least 1, got {self.max_num_requests}")
+        for name, asked, most in (
+            ("--max-num-seqs", self.max_num_requests, _MOST_REQUESTS),
+            ("--max-num-batched-tokens", self.max_step_tokens, _MOST_STEP_TOKENS),
+        ):
+            if asked is not None and not 1 <= asked <= most:
+                raise ConfigError(f"{name} must be from 1 to {most}, got {asked}")
         if self.overlap is not None and not 0 <= self.overlap <= 2:
             raise ConfigError(f"--overlap-steps must be 0, 1 or 2, got {self.overlap}")
         if self.max_step_tokens is not None and self.max_step_tokens < self.max_num_requests:
@@ -150,3 +159,10 @@ class EngineConfig:
     repeats. It holds the token ids of every prompt; only its owner can read it. With
     --data-parallel-size a file per group: this name, a dot, the group's number. Default: off.
     """
+
+    def __post_init__(self) -> None:
+        if self.num_threads is not None and not 1 <= self.num_threads <= _MOST_THREADS:
+            raise ConfigError(
+                f"--num-threads must be from 1 to {_MOST_THREADS}, got {self.num_threads}; leave "
+                f"it out for one per physical core"
+            )

@@ -12,6 +12,7 @@ import ast
 import difflib
 import inspect
 import itertools
+import math
 import sys
 import types
 import typing
@@ -32,9 +33,18 @@ REFUSED = {
 
 _Config = TypeVar("_Config")
 
+
+def finite(text: str) -> float:
+    """A typed number that is one."""
+    number = float(text)
+    if not math.isfinite(number):  # NaN passes every comparison with a bound
+        raise ValueError(f"{text} is no finite number")
+    return number
+
+
 _KINDS: dict[type, tuple[Callable[[str], Any], str]] = {
     int: (int, "a whole number"),
-    float: (float, "a number"),
+    float: (finite, "a finite number"),
     str: (str, "text"),
 }
 
@@ -74,6 +84,8 @@ class Flag:
             if text not in self.choices:
                 raise ConfigError(f"{asked} must be {_either(self.choices)}, got {text!r}")
             return text
+        if not text.strip():  # "$MODEL" of a variable that is not set
+            raise ConfigError(f"{asked} is empty; give it a value, or leave it out")
         convert, wanted = _KINDS[self.kind]
         try:
             return convert(text)
@@ -215,7 +227,13 @@ def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:
     text = text.replace("%", "%%")
     if flag.positional is not None:
         parser.add_argument(
-            flag.path, metavar=flag.positional, nargs="?", default=argparse.SUPPRESS, help=text
+            flag.path,
+            action=_Store,
+            flag=flag,
+            metavar=flag.positional,
+            nargs="?",
+            default=argparse.SUPPRESS,
+            help=text,
         )
         return
     name = typing.cast(str, flag.name)
