@@ -145,3 +145,11 @@ def test_a_bad_variable_is_a_config_error(tmp_path):
 def test_an_open_door_to_the_network_is_warned_of(tmp_path, flags, is_warned, caplog):
     assert main(["serve", str(tmp_path / "none.gguf"), "--port", "0", *flags]) == 1
     assert ("open_to_the_network" in caplog.text) == is_warned
+
+
+def test_a_context_shorter_than_asked_is_told(caplog):
+    for asked, served in ((None, 512), (512, 512), (256, 256)):
+        serve.tell_lowered(asked, served)
+    assert not caplog.records
+    serve.tell_lowered(32768, 8192)
+    assert "max_model_len_lowered asked=32768 served=8192" in caplog.text

@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
         _log.info(log.event("loading", model=found.model.model))
 
         def on_ready(svc: Services) -> None:
+            tell_lowered(typed.scheduler.max_model_tokens, svc.engine.facts.max_model_tokens)
             text = banner(
                 url=url_of(listener, config),
                 model=svc.model_name,
@@ -76,6 +77,16 @@ def follow() -> int:
 
     follow_leader()
     return 0
+
+
+def tell_lowered(asked_tokens: int | None, served_tokens: int) -> None:
+    """A context that is shorter than asked is served, and said: clients plan by its length."""
+    if asked_tokens is not None and served_tokens < asked_tokens:
+        advice = "it is the model's own limit, or what --kv-cache-memory-bytes holds"
+        lowered = log.event(
+            "max_model_len_lowered", asked=asked_tokens, served=served_tokens, advice=advice
+        )
+        _log.warning(lowered)
 
 
 def banner(
