@@ -13,6 +13,7 @@ import pytest
 from tests.processes import wait_until
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import RunningServer, running
+from tokenlight.cli import EXIT_USAGE, main
 from tokenlight.cli.talk import Answer
 
 
@@ -68,6 +69,29 @@ def test_parameters_and_key_are_sent():
         out = chat(server, "one\n", *flags)
     assert (engine.seen[0].sampling.temperature, engine.seen[0].max_new_tokens) == (0.0, 4)
     assert "(cut at the token limit)" in out
+
+
+def test_a_terminal_without_utf_8_does_not_end_the_chat():
+    """What is typed, answered and sent as a key goes through a locale of ASCII alone."""
+    engine = FakeEngine(script=lambda seen: "olé")
+    with running(engine, api_key="clé") as server:
+        flags = ["--url", server.url, "--api-key", "clé", "--system", "café"]
+        done = subprocess.run(
+            [sys.executable, "-m", "tokenlight", "chat", *flags],
+            input=b"na\xc3\xafve \xff\n",
+            capture_output=True,
+            timeout=60,
+            env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        )
+    assert done.returncode == 0, done.stderr
+    assert prompts(engine) == ["system: café\nuser: naïve \ufffd\nassistant:"]
+    assert b"ol\\xe9\n" in done.stdout
+
+
+def test_a_temperature_that_is_no_number_is_wrong_usage(capsys):
+    for typed in ("nan", "inf", "warm"):
+        assert main(["chat", "--url", "http://127.0.0.1:9", "--temperature", typed]) == EXIT_USAGE
+        assert f"--temperature: invalid finite value: '{typed}'" in capsys.readouterr().err
 
 
 def test_a_refusal_is_shown_and_forgotten():

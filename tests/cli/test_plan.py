@@ -112,6 +112,13 @@ def test_the_picture_has_every_call_of_every_rank(
     assert len(boxes) == 4 * sum(len(layer["calls"]) for layer in made["layers"])
 
 
+def test_a_picture_that_cannot_be_written(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", str(folder), "--svg", str(tmp_path / "no" / "plan.svg")]) == EXIT_USAGE
+    assert "no/plan.svg cannot be written: No such file" in capsys.readouterr().err
+
+
 def test_what_cannot_be_split_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(folder), "--tp", "3"]) == EXIT_USAGE
     assert "32 attention heads cannot be split evenly over 3 ranks" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ EXIT_INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0, 1 (it failed), 2 (wrong usage) or the command's own."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a locale may lack what a model's name has
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _run(arguments)
         sys.stdout.flush()  # here, where a reader that has gone can still be answered

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tokenlight.base.errors import TokenLightError
 from tokenlight.base.log import LogLevel
 from tokenlight.config import EngineConfig
-from tokenlight.config.flags import add_flags
+from tokenlight.config.flags import add_flags, finite
 
 if TYPE_CHECKING:
     from tokenlight.cli.talk import Message, Server
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--url", help="a running server; default: start one for this chat")
     parser.add_argument("--api-key", help="the key to it; default: TOKENLIGHT_API_KEY")
     parser.add_argument("--system", metavar="TEXT", help="a system message to begin with")
-    parser.add_argument("--temperature", type=float, metavar="X", help="default: the server's")
+    parser.add_argument("--temperature", type=finite, metavar="X", help="default: the server's")
     parser.add_argument("--max-tokens", type=int, metavar="N", help="most tokens per answer")
     add_flags(parser, EngineConfig)
 
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     # What a chat shows is the conversation: log lines of its own server come only when asked for.
     level: LogLevel = env.log_level if env.log_level != "info" else "warning"
     log.configure(level)
-    if args.url:
+    if args.url is not None:
         door: AbstractContextManager[Door] = nullcontext(
             Door(args.url, args.api_key or env.api_key)
         )
@@ -68,7 +68,7 @@ class Chat:
     def __init__(self, server: Server, system: str | None, parameters: dict[str, object]) -> None:
         self._server = server
         self._opening: list[Message] = (
-            [{"role": "system", "content": system}] if system is not None else []
+            [{"role": "system", "content": _sound(system)}] if system is not None else []
         )
         self._parameters = parameters
         self._messages = list(self._opening)
@@ -115,11 +115,16 @@ def _read_line() -> str | None:
     """The user's next line; None at the end of input."""
     while True:
         try:
-            return input("> " if sys.stdin.isatty() else "")
+            return _sound(input("> " if sys.stdin.isatty() else ""))
         except EOFError:
             return None
         except KeyboardInterrupt:
             print(f"\n{_HELP}", flush=True)
+
+
+def _sound(text: str) -> str:
+    """Typed text as UTF-8 has it: bytes that a terminal or a locale got wrong do not end a chat."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _dim(text: str) -> str:

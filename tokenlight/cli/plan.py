@@ -45,9 +45,18 @@ def run(args: argparse.Namespace) -> int:
     asked = build(ParallelConfig, given(args, ParallelConfig))
     plan = _plan(_open(args.model, args.revision), asked, args)
     if args.svg:
-        Path(args.svg).write_text(draw(plan))
+        _write(Path(args.svg), draw(plan))
     print(json.dumps(plan, indent=1) if args.json else "\n".join(_text(plan)))
     return 0
+
+
+def _write(path: Path, drawing: str) -> None:
+    try:
+        path.write_text(drawing, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"--svg {path} cannot be written: {error.strerror}; name a file in a folder of yours"
+        ) from None
 
 
 def _open(model: str, revision: str | None) -> Checkpoint:

@@ -49,7 +49,8 @@ class Server:
     """An OpenAI-compatible server, as a chat needs it."""
 
     def __init__(self, url: str, api_key: str | None) -> None:
-        headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+        bearer = f"Bearer {api_key}".encode(errors="surrogateescape")
+        headers = {b"authorization": bearer} if api_key else {}
         # Prefill may take minutes; the server sends a comment every 10 s meanwhile.
         timeout = httpx.Timeout(60.0, connect=5.0)
         base = httpx.URL(url.rstrip("/").removesuffix("/v1"))

@@ -50,7 +50,7 @@ class Auth:
 
 
 def _keys(key: str | None) -> list[bytes]:
-    return [] if key is None else [key.encode()]
+    return [] if key is None else [key.encode(errors="surrogateescape")]
 
 
 def _check(headers: Headers, keys: Sequence[bytes]) -> None:
