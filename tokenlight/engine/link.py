@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import zmq
+from zmq.utils.monitor import recv_monitor_message
 
 from tokenlight import wire
 from tokenlight.base.clock import now_s
@@ -37,6 +38,7 @@ _log = get_log("engine")
 _BEAT_LIMIT_S = 5.0
 _LOST_AFTER_S = 3.5
 _STOP_GRACE_S = 5.0
+_LAST_WORDS_MS = 1000
 _MAX_SOCKET_PATH = 100  # the kernel's limit is 107 bytes, name included
 
 
@@ -67,6 +69,9 @@ class Link:
         self._context = zmq.Context()
         self._outbox = self._bind(zmq.PUSH, "to-engine")
         self._inbox = self._bind(zmq.PULL, "from-engine")
+        self._connections = self._inbox.get_monitor_socket(
+            zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
+        )
         self._inbox_fd = self._inbox.FD
         self._loop.add_reader(self._inbox_fd, self.receive)
 
@@ -173,8 +178,17 @@ class Link:
         else:
             self._started.set_exception(fault)
 
-    def _die(self, exited: asyncio.Future[int]) -> None:
+    def _hear_out(self) -> None:
+        """Read until the engine's connections have ended: ZeroMQ's own thread may be behind."""
+        num_open, wait_ms = 0, 0
+        while self._connections.poll(wait_ms):
+            told = recv_monitor_message(self._connections)["event"]
+            num_open += 1 if told == zmq.EVENT_ACCEPTED else -1
+            wait_ms = _LAST_WORDS_MS if num_open else 0
         self.receive()
+
+    def _die(self, exited: asyncio.Future[int]) -> None:
+        self._hear_out()
         code = exited.result()
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         self._death = (

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client's end of the wire: what an engine said before its end is heard, however late."""
+
+import asyncio
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+import zmq
+
+from tokenlight import wire
+from tokenlight.base.errors import ConfigError, EngineDead
+from tokenlight.config import EngineConfig
+from tokenlight.engine import link as engine_link
+from tokenlight.engine.link import Link
+
+
+class Ended:
+    """In place of a process that has ended before anyone looks."""
+
+    pid = 1
+
+    def __init__(self, orders: object) -> None:
+        self.exited = asyncio.get_running_loop().create_future()
+        self.exited.set_result(1)
+
+    async def stop(self, *, grace_s: float) -> None:
+        pass
+
+
+@pytest.fixture
+async def link(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(engine_link, "EngineProcess", Ended)
+    heard = SimpleNamespace(deltas=[], deaths=[])
+    made = Link(heard.deltas.extend, heard.deaths.append)
+    yield made, heard
+    await made.close()
+
+
+async def test_last_words_count_though_the_end_is_heard_of_first(link):
+    """The kernel tells of the end at once; a connection's last bytes take a thread to read."""
+    made, heard = link
+    context = zmq.Context()
+    outbox = context.socket(zmq.PUSH)
+    outbox.connect(made._address("from-engine"))
+    outbox.send(wire.encode(wire.Deltas(deltas=[])))
+    while not made._inbox.poll(20):
+        await asyncio.sleep(0)
+
+    def say_and_end() -> None:
+        time.sleep(0.1)
+        outbox.send(wire.encode(wire.Failed(code=ConfigError.code, message="no such flag")))
+        context.destroy(linger=1000)
+
+    ending = threading.Thread(target=say_and_end)
+    ending.start()
+    with pytest.raises(ConfigError, match="no such flag"):
+        await made.start(EngineConfig(), log_level="warning")
+    ending.join()
+    assert len(heard.deaths) == 1
+
+
+async def test_who_never_connected_is_dead_at_once(link):
+    made, heard = link
+    with pytest.raises(EngineDead, match="ended with exit code 1"):
+        await made.start(EngineConfig(), log_level="warning")
+    assert len(heard.deaths) == 1
