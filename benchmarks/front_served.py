@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.front_engine import TOKENS_PER_S
-from benchmarks.served import Server, serve
+from benchmarks.served import Server, serve, thread_cpu_s
 from tests.recorded.requests import recorded, words
 from tokenlight.engine import process
 
@@ -36,12 +36,6 @@ def measure(model: Path) -> tuple[float, float]:
         cores = asyncio.run(_cores(server))
         # Others on the machine only add: the least is closest to what it costs.
         return cores, min(before_ms, _first_token_ms(server))
-
-
-def _cpu_s(pid: int) -> float:
-    """Of all threads of the process, to the nanosecond."""
-    schedules = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(path.read_text().split()[0]) for path in schedules) / 1e9
 
 
 # ---- a first token -----------------------------------------------------------------------------
@@ -76,13 +70,13 @@ def _first_of(server: Server, make: object) -> float:
     costs_s = []
     for number in range(_NUM_FIRST):
         body = json.dumps({**make(number), "model": None})
-        before_s = _cpu_s(server.process.pid)
+        before_s = thread_cpu_s(server.process.pid)
         connection.request(
             "POST", "/v1/chat/completions", body, {"content-type": "application/json"}
         )
         answer = connection.getresponse()
         data = answer.read()
-        costs_s.append(_cpu_s(server.process.pid) - before_s)
+        costs_s.append(thread_cpu_s(server.process.pid) - before_s)
         assert answer.status == 200, data
         assert data.endswith(b"data: [DONE]\n\n")
     return median(costs_s[_NUM_FIRST // 4 :]) * 1e3
@@ -100,10 +94,10 @@ async def _cores(server: Server) -> float:
         for place in range(NUM_STREAMS)
     ]
     await asyncio.sleep(_WARM_S)
-    start_s, before_s, said = time.monotonic(), _cpu_s(server.process.pid), sum(tokens)
+    start_s, before_s, said = time.monotonic(), thread_cpu_s(server.process.pid), sum(tokens)
     await asyncio.sleep(_MEASURED_S)
     passed_s = time.monotonic() - start_s
-    used_s, said = _cpu_s(server.process.pid) - before_s, sum(tokens) - said
+    used_s, said = thread_cpu_s(server.process.pid) - before_s, sum(tokens) - said
     for reader in readers:
         reader.cancel()
     await asyncio.gather(*readers, return_exceptions=True)

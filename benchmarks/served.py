@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,8 +53,8 @@ class Server:
         while frontier:
             pid = frontier.pop()
             found.append(pid)
-            for task in Path(f"/proc/{pid}/task").glob("*/children"):
-                frontier += [int(child) for child in task.read_text().split()]
+            for children in _of_threads(pid, "children"):
+                frontier += map(int, children.split())
         return found
 
     def rss_bytes(self) -> int:
@@ -98,12 +99,28 @@ class Server:
         return Generation("".join(text), num_tokens, sent_s, times)
 
 
+def thread_cpu_s(pid: int) -> float:
+    """CPU time of all threads of a process that there are, to the nanosecond."""
+    return sum(int(schedule.split()[0]) for schedule in _of_threads(pid, "schedstat")) / 1e9
+
+
+def _of_threads(pid: int, name: str) -> Iterator[str]:
+    """A file of each thread; one that ends meanwhile has none."""
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError):
+                yield Path(f"/proc/{pid}/task/{thread}/{name}").read_text()
+
+
 def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that is free, of those that the kernel gives to nobody who does not ask for it."""
+    given = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first_given = int(given.read_text().split()[0]) if given.exists() else 32768
+    for port in random.sample(range(10_000, max(first_given, 20_000)), 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("a hundred ports are in use")
 
 
 @contextmanager

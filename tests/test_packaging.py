@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sdist builds a wheel, and the wheel alone serves, in a clean environment of its own."""
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -21,7 +22,8 @@ print(answer[0].text)
 
 
 def run(*command: str, cwd: Path) -> str:
-    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+    environ = {"PIP_RETRIES": "10", **os.environ}  # an index may falter for a minute
+    result = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True)
     assert result.returncode == 0, f"{command}\n{result.stdout[-3000:]}\n{result.stderr[-3000:]}"
     return result.stdout
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,21 +15,16 @@ from pathlib import Path
 import httpx
 import pytest
 
+from benchmarks.served import free_port
 from tests.engine.rank_processes import wait_until_gone
 from tests.models.tiny import write_tiny_llama
 from tests.processes import children
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
 
-STOPS_S = 5.0
+STOPS_S = 15.0  # five on a machine that does nothing else
 CLIENTS_S = 2.0  # that the server takes to tell them, once its engine is gone
 ASKED = {"prompt": [5, 6, 7], "max_tokens": 40, "temperature": 0}
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def by_variables(rank: int, port: int) -> tuple[list[str], dict[str, str]]:

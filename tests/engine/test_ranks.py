@@ -4,7 +4,6 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from benchmarks.served import free_port
 from tests.engine.rank_processes import (
     PROMPTS,
     answer_for_ever,
@@ -28,7 +28,7 @@ from tokenlight.engine.client import AsyncLLM
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(240)]
 
-STOPS_S = 5.0
+STOPS_S = 15.0  # five on a machine that does nothing else
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ async def test_a_lost_rank_ends_all_and_the_client_hears_of_it(
         os.kill(ranks[0], how)
         with pytest.raises(EngineDead):
             await answer_for_ever(llm)
-        assert time.monotonic() - started < 2 * STOPS_S
+        assert time.monotonic() - started < STOPS_S
         wait_until_gone([engine, *ranks], STOPS_S)
     finally:
         await llm.close()
@@ -118,11 +118,8 @@ async def test_an_orderly_end_takes_the_ranks_along(model: Path):
 
 async def test_ranks_that_a_launcher_started_give_the_same_tokens(model: Path, tmp_path: Path):
     """As torchrun starts them: one command line for all, and who is who by variables."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     common = {
-        "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
         "TOKENLIGHT_LOG_LEVEL": "info",
     }  # fmt: skip
     command = [
