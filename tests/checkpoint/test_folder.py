@@ -110,7 +110,18 @@ def put(name: str, content: Any) -> Callable[[Path], None]:
 
 INDEX = "model.safetensors.index.json"
 BROKEN: dict[str, tuple[Callable[[Path], None], type[Exception], str]] = {
-    "no config": (remove("config.json"), CheckpointNotFound, r"config\.json: cannot be read"),
+    "no config": (
+        remove("config.json"), CheckpointNotFound,
+        r"the folder has no config\.json; give a folder with config\.json and safetensors, or",
+    ),
+    "no config, but GGUF": (
+        lambda folder: (folder / "config.json").rename(folder / "some.gguf"), CheckpointNotFound,
+        r"the folder has no config\.json; name a GGUF file in it: .*/some\.gguf",
+    ),
+    "no model type": (
+        put("config.json", {}), UnsupportedCheckpoint,
+        r"config\.json: no model_type is given; supported are llama, ",
+    ),
     "no index": (remove(INDEX), CheckpointNotFound, "neither model.safetensors nor"),
     "no shard": (
         remove("model-00002-of-00002.safetensors"), CheckpointNotFound, "00002-of-00002",

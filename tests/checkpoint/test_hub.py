@@ -162,7 +162,17 @@ def test_a_revision_may_be_a_commit(hub: FakeHub, tmp_path: Path) -> None:
 def test_what_a_hub_id_looks_like() -> None:
     for model in ("org/name", "Qwen/Qwen3-0.6B", "a/b.c_d", "org/name-GGUF:Q4_K_M"):
         assert is_hub_id(model), model
-    for model in ("", "name", "/abs/path", "a/b/c", "org/name:", "../up", "org/na me"):
+    for model in (
+        "",
+        "name",
+        "/abs/path",
+        "a/b/c",
+        "org/name:",
+        "../up",
+        "org/na me",
+        "models/some.gguf",
+        "models/some.SafeTensors",
+    ):
         assert not is_hub_id(model) or model == "../up", model
 
 
@@ -170,6 +180,13 @@ def test_a_path_wins_over_a_hub_id(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     (tmp_path / "org" / "name").mkdir(parents=True)
     assert locate_model("org/name", tmp_path) == Path("org/name")
-    for absent in ("./absent.gguf", "../absent.gguf", "/absent/model.gguf", "absent.gguf", "a/b/c"):
+    for absent in (
+        "./absent.gguf",
+        "../absent.gguf",
+        "/absent/model.gguf",
+        "absent.gguf",
+        "a/b/c",
+        "models/absent.gguf",
+    ):
         with pytest.raises(CheckpointNotFound, match="no such file or folder"):
             locate_model(absent, tmp_path)

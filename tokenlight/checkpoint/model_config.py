@@ -45,8 +45,9 @@ def complete_config(
     """
     model_type = raw.get("model_type")
     if not isinstance(model_type, str) or model_type not in DEFAULTS:
+        asked = f"the model type {model_type!r} is not supported"
         raise UnsupportedCheckpoint(
-            f"{path}: the model type {model_type!r} is not supported; "
+            f"{path}: {'no model_type is given' if model_type is None else asked}; "
             f"supported are {', '.join(DEFAULTS)}"
         )
     source = {**DEFAULTS[model_type], **raw}

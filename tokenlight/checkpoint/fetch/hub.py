@@ -25,6 +25,7 @@ FOLDER_PATTERNS = (
     "config.json", "model.safetensors", "model-*.safetensors", "model.safetensors.index.json",
     *TOKENIZER_FILES,
 )  # fmt: skip
+_FILES = (".gguf", ".safetensors")
 ADVICE = (
     "check the name and the network; private and gated models need HF_TOKEN (or `hf auth login`) "
     "and their licence accepted on huggingface.co"
@@ -32,8 +33,11 @@ ADVICE = (
 
 
 def is_hub_id(model: str) -> bool:
-    """Whether `model` has the form of a Hub id, with or without a quantization."""
-    return HUB_ID.fullmatch(model) is not None
+    """Whether `model` has the form of a Hub id, with or without a quantization.
+
+    `models/some.gguf` has not: whoever mistyped a file's name is not to hear of the network.
+    """
+    return HUB_ID.fullmatch(model) is not None and not model.lower().endswith(_FILES)
 
 
 def fetch_hub_model(

@@ -36,7 +36,7 @@ def open_folder(path: Path, *, has_weights: bool = True) -> Checkpoint:
         CheckpointCorrupt: a file is cut short or contradicts another.
         UnsupportedCheckpoint: it is sound, but not of a kind that we have.
     """
-    raw = _read_json(path / "config.json")
+    raw = _read_json(_config_file(path))
     quantization = read_quantization(raw, path)
     config = complete_config(_text_config(raw), path / "config.json")
     generation = _find_json(path / "generation_config.json")
@@ -58,6 +58,19 @@ def open_folder(path: Path, *, has_weights: bool = True) -> Checkpoint:
         eos_token_ids=_eos_token_ids(config, generation),
         num_bytes=num_bytes,
     )
+
+
+def _config_file(path: Path) -> Path:
+    file = path / "config.json"
+    if file.exists():
+        return file
+    ggufs = sorted(each.name for each in path.glob("*.gguf"))
+    advice = (
+        f"name a GGUF file in it: {path / ggufs[0]}"
+        if ggufs
+        else "give a folder with config.json and safetensors, or a GGUF file"
+    )
+    raise CheckpointNotFound(f"{path}: the folder has no config.json; {advice}")
 
 
 def _text_config(raw: Mapping[str, Any]) -> Mapping[str, Any]:
