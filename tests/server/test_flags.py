@@ -99,8 +99,15 @@ def test_another_chat_template_takes_the_place_of_the_models_own(tmp_path):
     opened = open_model(ServerConfig(chat_template=str(template)), engine_config)
     assert opened.chat_template == "{{ messages | length }} messages"
     assert open_model(ServerConfig(), engine_config) == open_checkpoint(path)
-    with pytest.raises(ConfigError, match=r"--chat-template .*nothing\.jinja"):
-        open_model(ServerConfig(chat_template=str(tmp_path / "nothing.jinja")), engine_config)
+    (tmp_path / "latin.jinja").write_bytes(b"\xe9")
+    (tmp_path / "empty.jinja").write_text(" \n")
+    for name, fault in (
+        ("nothing.jinja", "cannot be read: No such file or directory; name a file"),
+        ("latin.jinja", "cannot be read: it is not UTF-8; name a file"),
+        ("empty.jinja", "is empty, so every prompt would be; name a file"),
+    ):
+        with pytest.raises(ConfigError, match=rf"^--chat-template \S*{name} {fault}"):
+            open_model(ServerConfig(chat_template=str(tmp_path / name)), engine_config)
 
 
 def test_another_tokenizer_takes_the_place_of_the_models_own(tmp_path):

@@ -255,7 +255,16 @@ def open_model(config: ServerConfig, engine_config: EngineConfig) -> Checkpoint:
     try:
         source = Path(config.chat_template).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--chat-template {config.chat_template}: {error}") from None
+        fault = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(
+            f"--chat-template {config.chat_template} cannot be read: {fault}; name a file with a "
+            f"Jinja2 template"
+        ) from None
+    if not source.strip():
+        raise ConfigError(
+            f"--chat-template {config.chat_template} is empty, so every prompt would be; name a "
+            f"file with a Jinja2 template"
+        )
     return replace(checkpoint, chat_template=source)
 
 

@@ -115,7 +115,7 @@ class ResponseStore:
             ).fetchone()[0]
         except (OSError, sqlite3.Error) as fault:
             raise ConfigError(
-                f"--response-store {path}: {fault}; name a file that this server may write"
+                f"--response-store {path}: {_reason(fault)}; name a file that this server may write"
             ) from fault
 
     async def save(self, owner: bytes, stored: StoredResponse) -> None:
@@ -266,6 +266,11 @@ class ResponseStore:
             if row is None:
                 raise ResponseNotFound(id)
             self._num_bytes -= row[0]
+
+
+def _reason(fault: Exception) -> str:
+    """Without the path, which an OSError says again."""
+    return (fault.strerror if isinstance(fault, OSError) else None) or str(fault)
 
 
 def _output_items(response: bytes) -> list[dict[str, Any]]:
