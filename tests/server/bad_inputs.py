@@ -63,6 +63,7 @@ CHAT_AND_COMPLETIONS = {
         tool_choice={"type": "function", "function": {"name": "f"}}
     ),
     "a json_schema without its schema": chat(response_format={"type": "json_schema"}),
+    "an unknown kind of structured output": chat(structured_outputs={"jsonschema": {}}),
     "functions": chat(functions=[{"name": "f"}]),
     "audio": chat(audio={"voice": "alloy", "format": "mp3"}),
     "another model": chat(model="gpt-5"),

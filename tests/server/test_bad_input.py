@@ -85,11 +85,55 @@ def test_a_bad_input_is_answered_as_the_table_says(server, section, name):
             "the prompt has 217 tokens, but this server's context is 200 tokens",
         ),
         (completion(prompt=[5, 100_000]), "the token id 100000, this model has 0 to 256"),
+        (
+            chat(structured_outputs={"jsonschema": {}}),
+            "'structured_outputs' has no field 'jsonschema'; it may have json, json_object, regex,",
+        ),
     ],
 )
 def test_a_message_has_what_was_sent_and_what_is_allowed(server, body, message):
     path, fields = body
     assert message in httpx.post(server.url + path, json=fields).json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/v1/v1/messages", "/v1/messages? Then the client adds /v1 itself"),
+        ("//v1/chat/completions", "/v1/chat/completions? Then the client's base URL ends with a"),
+        ("/chat/completions", "/v1/chat/completions? Then the client's base URL must end in /v1"),
+    ],
+)
+def test_a_wrong_base_url_is_told_of(server, path, meant):
+    answer = httpx.post(server.url + path, json={})
+    assert answer.status_code == 404
+    assert f"did you mean {meant}" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("coding", ["gzip", "zstd", "gzip, br"])
+def test_a_compressed_body_is_refused_as_such(server, coding):
+    answer = httpx.post(
+        server.url + "/v1/responses", content=b"x", headers={"content-encoding": coding}
+    )
+    assert answer.status_code == 400
+    assert f"content-encoding '{coding}'" in answer.json()["error"]["message"]
+    path, body = chat()
+    plain = httpx.post(server.url + path, json=body, headers={"content-encoding": "identity"})
+    assert plain.status_code == 200
+    server.engine.seen.clear()
+
+
+def test_an_answer_does_not_repeat_all_that_was_sent(server):
+    """It says what was sent and what to do; a megabyte of it is nobody's to read, or to log."""
+    path, body = chat(model="m" * 1_000_000)
+    for answer in (
+        httpx.post(server.url + path, json=body),
+        httpx.get(server.url + "/" + "p" * 9000),
+    ):
+        assert answer.status_code == 404
+        assert len(answer.content) < 3000
+        assert "characters left out" in answer.json()["error"]["message"]
+    assert "send that name" in httpx.post(server.url + path, json=body).json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,15 @@ Each carries a stable `code`; `server/errors.py` maps the classes to HTTP in one
 says what was asked, what is allowed and what to do.
 """
 
+_MOST_CHARS = 2000
+
+
+def _bounded(text: str) -> str:
+    """A text with what it begins and ends with, where it is longer than anybody reads."""
+    cut = len(text) - _MOST_CHARS
+    head, tail = _MOST_CHARS * 3 // 4, _MOST_CHARS // 4
+    return text if cut <= 0 else f"{text[:head]} [{cut} characters left out] {text[-tail:]}"
+
 
 class TokenLightError(Exception):
     """Root of the tree. `code` is stable and matched by tests; the text is free to improve."""
@@ -72,7 +81,12 @@ class RequestError(TokenLightError):
 
     def __init__(self, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
-        self.param = param
+        self.param = None if param is None else _bounded(param)
+
+    @property
+    def message(self) -> str:
+        """Bounded: it quotes what was sent."""
+        return _bounded(str(self))
 
 
 class InvalidRequest(RequestError):

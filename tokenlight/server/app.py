@@ -82,4 +82,24 @@ async def _refuse(request: Request, error: Exception) -> NoReturn:
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
         raise MethodNotAllowed(f"{path} does not answer {method}; send {allowed}")
-    raise RouteNotFound(f"{method} {path} is not served here; see /docs for what is")
+    raise RouteNotFound(
+        f"{method} {path} is not served here; {_meant(path) or 'see /docs for what is'}"
+    )
+
+
+# What a client appends to its base URL, per protocol, where the URL had too much or too little.
+_HINTS = (
+    ("/v1/v1/", "/v1/", "the client adds /v1 itself: its base URL ends before it"),
+    ("//", "/", "the client's base URL ends with a slash too many"),
+    ("/", "/v1/", "the client's base URL must end in /v1"),
+)
+
+
+def _meant(path: str) -> str | None:
+    """The path that a wrong base URL has made this one of, and how to mend it; None: who knows."""
+    known = {endpoint.path for endpoint in ENDPOINTS}
+    for typed, served, why in _HINTS:
+        meant = path.replace(typed, served, 1)
+        if meant in known:
+            return f"did you mean {meant}? Then {why}"
+    return None

@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from tokenlight.base.errors import BodyTooLarge, InvalidRequest, UnsupportedParameter
 from tokenlight.base.log import event, get_log
-from tokenlight.server.schemas.describe import allowed_at, value_at
+from tokenlight.server.schemas.describe import allowed_at, names_at, value_at
 from tokenlight.server.schemas.unsupported import Unsupported, fields_of
 
 _Body = TypeVar("_Body", bound=msgspec.Struct)
@@ -28,6 +28,7 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
 
     Raises:
         BodyTooLarge: it says so, or turns out so; the rest is not read.
+        InvalidRequest: it is compressed.
     """
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit_bytes:
@@ -44,7 +45,14 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
             raise BodyTooLarge(limit_bytes=limit_bytes)
         parts.append(part)
         if not message.get("more_body", False):
-            return b"".join(parts)
+            break
+    coding = request.headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity"):
+        raise InvalidRequest(
+            f"the body came with content-encoding {coding!r}, but this server reads bodies as they "
+            f"are; send it uncompressed, without that header"
+        )
+    return b"".join(parts)
 
 
 def decode_body(
@@ -99,6 +107,7 @@ def _too_deep() -> InvalidRequest:
     return InvalidRequest("the body nests deeper than this server reads (about 900 levels)")
 
 
+_EXTRA = re.compile(r"contains unknown field `(?P<name>[^`]*)`")
 _MISSING = re.compile(r"missing required field `(?P<name>[^`]+)`")
 
 
@@ -111,6 +120,12 @@ def _invalid(
     if missing := _MISSING.search(text):
         name = ".".join(filter(None, [param, missing["name"]]))
         return InvalidRequest(f"{name!r} is required and missing; send it", param=name)
+    if extra := _EXTRA.search(text):
+        return InvalidRequest(
+            f"{param!r} has no field {extra['name']!r}; it may have "
+            f"{', '.join(names_at(schema, param))}",
+            param=f"{param}.{extra['name']}",
+        )
     allowed = allowed_at(schema, param)
     if param.endswith("[...]"):  # msgspec does not say which of an object's values
         name = param.removesuffix("[...]")

@@ -19,11 +19,13 @@ _PATH = re.compile(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 
 def allowed_at(schema: type[msgspec.Struct], path: str) -> str | None:
     """What may stand at a path like `messages[0].role`; None when the path leads nowhere."""
-    nodes = [inspect.type_info(schema)]
-    for key, index in _PATH.findall(path):
-        nodes = [below for node in nodes for below in _below(node, key if not index else None)]
-    words = list(dict.fromkeys(w for w in map(_words, nodes) if w))
+    words = list(dict.fromkeys(w for w in map(_words, _types_at(schema, path)) if w))
     return " or ".join(words) if words else None
+
+
+def names_at(schema: type[msgspec.Struct], path: str) -> list[str]:
+    """The fields that the object at a path may have."""
+    return [name for node in _types_at(schema, path) for name in _field_names(node)]
 
 
 def value_at(body: object, path: str) -> object:
@@ -35,6 +37,24 @@ def value_at(body: object, path: str) -> object:
         except (KeyError, IndexError, TypeError, ValueError):
             return None
     return found
+
+
+def _types_at(schema: type[msgspec.Struct], path: str) -> list[inspect.Type]:
+    nodes = [inspect.type_info(schema)]
+    for key, index in _PATH.findall(path):
+        nodes = [below for node in nodes for below in _below(node, key if not index else None)]
+    return nodes
+
+
+def _field_names(node: inspect.Type) -> list[str]:
+    match node:
+        case inspect.UnionType(types=types):
+            return [name for inner in types for name in _field_names(inner)]
+        case inspect.Metadata(type=inner):
+            return _field_names(inner)
+        case inspect.StructType(fields=fields):
+            return [field.encode_name for field in fields]
+    return []
 
 
 def _below(node: inspect.Type, key: str | None) -> list[inspect.Type]:

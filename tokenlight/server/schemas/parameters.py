@@ -33,8 +33,8 @@ Json = dict[str, Any] | str
 """A JSON Schema, or the text of one."""
 
 
-class StructuredOutputs(msgspec.Struct, frozen=True, kw_only=True):
-    """What the answer must look like: one of these."""
+class StructuredOutputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the answer must look like: one of the first five. A mistyped one is not dropped."""
 
     json: Json | None = None
     json_object: bool | None = None
@@ -42,6 +42,10 @@ class StructuredOutputs(msgspec.Struct, frozen=True, kw_only=True):
     choice: list[str] | None = None
     grammar: str | None = None
     """Lark or GBNF."""
+    disable_fallback: bool | None = None
+    """Changes nothing: there is no other way that a shape could be enforced by."""
+    disable_any_whitespace: bool | None = None
+    """Changes nothing: JSON comes in one form."""
 
 
 class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
