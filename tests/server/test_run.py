@@ -15,6 +15,7 @@ from tests.server.fake_engine import FakeEngine
 from tests.server.running import MODEL, make_server, running
 from tokenlight.base.errors import ConfigError, EngineStalled
 from tokenlight.config import ServerConfig
+from tokenlight.server import run
 from tokenlight.server.run import _CLOSE_GRACE_S, EXIT_ENGINE_DEAD, bind, url_of
 
 CHAT = "/v1/chat/completions"
@@ -33,7 +34,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 def test_a_running_request_is_finished_and_new_ones_are_refused_while_draining():
-    engine = FakeEngine(script="x" * 20, token_s=0.25)
+    engine = FakeEngine(script="x" * 20, token_s=1.0)
     server = make_server(engine, ServerConfig(port=0, drain_s=60))
     speaking = server.post_stream(CHAT, messages=HI)
     speaking.recv(1)
@@ -42,6 +43,7 @@ def test_a_running_request_is_finished_and_new_ones_are_refused_while_draining()
     for path, method in ((CHAT, "POST"), ("/health", "GET"), ("/v1/completions", "POST")):
         answer = httpx.request(method, server.url + path, content=b'{"messages": [], "prompt": ""}')
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "server_stopping")
+    engine.token_s = 0.0  # what must be heard meanwhile has been
     data = read_all(speaking)
     assert data.count(b'"content":"x"') == 20
     assert b'"finish_reason":"stop"' in data
@@ -72,7 +74,8 @@ def test_an_idle_server_stops_at_once_though_clients_keep_connections_open():
         assert time.monotonic() - start_s < _CLOSE_GRACE_S
 
 
-def test_when_the_engine_dies_everyone_hears_503_and_the_server_ends_non_zero():
+def test_when_the_engine_dies_everyone_hears_503_and_the_server_ends_non_zero(monkeypatch):
+    monkeypatch.setattr(run, "_DEAD_GRACE_S", 20.0)
     engine = FakeEngine(script="x" * 100, token_s=0.2)
     server = make_server(engine, ServerConfig(port=0))
     speaking = server.post_stream(CHAT, messages=HI)
@@ -90,6 +93,7 @@ def test_when_the_engine_dies_everyone_hears_503_and_the_server_ends_non_zero():
         for path, body in (("/health", None), (CHAT, {"messages": HI})):
             answer = late.request("POST" if body else "GET", path, json=body)
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_dead")
+    server.stop()  # instead of waiting for the end of its grace
     asker.join()
     assert (waiting[0].status_code, waiting[0].json()["error"]["code"]) == (503, "engine_dead")
     assert server.join() == EXIT_ENGINE_DEAD != 0

@@ -110,7 +110,7 @@ def test_ready_follows_health_and_room():
 
 @pytest.mark.parametrize("name", ["x-request-id", "answer id"])
 def test_an_admin_ends_a_running_request_by_either_name(server, name):
-    server.engine.script, server.engine.token_s = "x" * 150, 0.02
+    server.engine.script, server.engine.token_s = "x" * 150, 0.2
     create = server.client(default_headers={"x-request-id": "mine-7"}).chat.completions.create
     stream = create(model=MODEL, messages=HI, n=2, stream=True)
     first = next(iter(stream))
