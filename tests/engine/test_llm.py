@@ -6,14 +6,13 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.processes import is_running
+from tests.processes import is_running, wait_until
 from tests.server.serving import Serving, serving
 from tokenlight import LLM, SamplingParams
 from tokenlight.base.errors import CheckpointNotFound, InvalidRequest, ServerStopping
@@ -203,7 +202,8 @@ def test_a_model_that_is_not_there(tmp_path):
     before = threading.active_count()
     with pytest.raises(CheckpointNotFound):
         LLM(model=tmp_path / "absent.gguf")
-    assert threading.active_count() == before
+    # One of an engine that was closed before may be at its end.
+    wait_until(lambda: threading.active_count() <= before, 60)
 
 
 SCRIPT = """
@@ -229,7 +229,4 @@ def test_a_script_without_a_main_guard_ends_by_itself(tiny_path, ending):
     )
     num_tokens, pid, has_torch = script.stdout.split()
     assert (num_tokens, has_torch, script.stderr) == ("5", "False", "")
-    deadline_s = time.monotonic() + 60
-    while is_running(int(pid)):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    wait_until(lambda: not is_running(int(pid)), 60)

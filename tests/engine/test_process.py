@@ -27,6 +27,9 @@ from tokenlight.engine.client import AsyncLLM
 
 pytestmark = pytest.mark.e2e
 
+LONG = 60_000
+"""Tokens of a prompt."""
+
 
 @contextmanager
 def told_of_end(pid: int) -> Iterator[list[float]]:
@@ -50,11 +53,11 @@ def told_of_end(pid: int) -> Iterator[list[float]]:
         os.close(process)
 
 
-async def test_killed_every_reader_hears_at_once(tiny_path):
-    llm = await AsyncLLM.start(config(tiny_path))
+async def test_killed_every_reader_hears_at_once(tmp_path):
+    llm = await AsyncLLM.start(config(write_tiny_llama(tmp_path / "long.gguf", context=32768)))
     readers = []
     for name in "abc":
-        deltas = start(llm, name)
+        deltas = start(llm, name, max_new_tokens=30_000)
         await anext(deltas)
         readers.append(deltas)
     with told_of_end(llm.pid) as ended_s:
@@ -63,7 +66,7 @@ async def test_killed_every_reader_hears_at_once(tiny_path):
             with pytest.raises(EngineDead, match="ended by signal 9"):
                 [d async for d in deltas]
         heard_s = time.monotonic()
-    assert heard_s - ended_s[0] < 1
+    assert heard_s - ended_s[0] < 3  # and not by the silence of its beats, after 5
     assert isinstance(llm.health(), EngineDead)
     with pytest.raises(EngineDead):
         start(llm, "d")
@@ -129,14 +132,16 @@ async def test_terminated_it_ends_well_and_interrupted_it_goes_on(tiny_path):
 
 
 async def test_an_idle_engine_costs_no_cpu(tiny_path):
-    """Nor do its kernels' threads spin."""
+    """Nor do its kernels' threads spin. The least of several: waking on a busy core costs more."""
     llm = await AsyncLLM.start(dataclasses.replace(config(tiny_path), num_threads=2))
     [d async for d in start(llm, "a", max_new_tokens=50)]
 
-    await asyncio.sleep(0.5)
-    before_s = cpu_s(llm.pid)
-    await asyncio.sleep(4)
-    assert cpu_s(llm.pid) - before_s <= 0.04
+    used_s = []
+    for _ in range(4):
+        before_s = cpu_s(llm.pid)
+        await asyncio.sleep(1.1)  # a beat at least
+        used_s.append(cpu_s(llm.pid) - before_s)
+    assert min(used_s) <= 0.01  # of which the kernel tells whole hundredths
     await llm.close()
 
 
@@ -218,11 +223,15 @@ async def test_no_orphan_while_the_engine_still_loads(tiny_path):
     end(parent)
 
 
+def long_steps(folder: Path) -> EngineConfig:
+    """One step over a prompt of LONG tokens takes 4 s at 30,000, and with the square of them."""
+    path = write_tiny_llama(folder / "long.gguf", context=65536)
+    return dataclasses.replace(config(path), scheduler=SchedulerConfig(max_step_tokens=65536))
+
+
 async def test_no_orphan_while_a_long_step_runs(tmp_path):
-    """One step over a prompt of 30,000 tokens takes seconds; the engine does not wait for it."""
-    path = write_tiny_llama(tmp_path / "long.gguf", context=32768)
-    long_steps = dataclasses.replace(config(path), scheduler=SchedulerConfig(max_step_tokens=32768))
-    parent, (_, pid, _) = run_parent(long_steps, 30_000)
+    """The engine does not wait for its end."""
+    parent, (_, pid, _) = run_parent(long_steps(tmp_path), LONG)
     assert parent.stdout.readline() == "a long step\n"
     parent.kill()
     await until(lambda: not is_running(int(pid)))
@@ -233,10 +242,8 @@ async def test_no_orphan_while_a_long_step_runs(tmp_path):
 @pytest.mark.slow
 async def test_a_long_step_is_no_stalled_engine(tmp_path):
     """It beats while the step runs, and tells for how long it has."""
-    path = write_tiny_llama(tmp_path / "long.gguf", context=32768)
-    long_steps = dataclasses.replace(config(path), scheduler=SchedulerConfig(max_step_tokens=32768))
-    llm = await AsyncLLM.start(long_steps)
-    reader = asyncio.create_task(anext(start(llm, "a", [1 + i % 200 for i in range(30_000)])))
+    llm = await AsyncLLM.start(long_steps(tmp_path))
+    reader = asyncio.create_task(anext(start(llm, "a", [1 + i % 200 for i in range(LONG)])))
     await until(lambda: llm.status().step_running_s > 1)
     assert llm.health() is None
     assert not reader.done(), "the step was too short to prove anything"

@@ -89,9 +89,12 @@ def test_a_forked_child_computes_as_well() -> None:
 
 
 def test_an_idle_pool_uses_no_cpu() -> None:
+    """The least of several: on a busy machine a thread may come to its first spins late."""
     _cpu.set_num_threads(4)
     product(2)
-    time.sleep(0.05)
-    before = time.process_time()
-    time.sleep(0.5)
-    assert time.process_time() - before < 0.01
+    used_s = []
+    for _ in range(4):
+        before_s = time.process_time()
+        time.sleep(0.2)
+        used_s.append(time.process_time() - before_s)
+    assert min(used_s) < 0.004
