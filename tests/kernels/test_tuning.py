@@ -4,6 +4,7 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tokenlight.base.env import read_env
 from tokenlight.kernels import tuning
 from tokenlight.kernels.case import Case
 from tokenlight.kernels.contract import PORTABLE, REFERENCE, TUNED, Op, Site, op
-from tokenlight.kernels.formats import FORMATS
+from tokenlight.kernels.formats import FORMATS, Format
 from tokenlight.kernels.ops import OPS
 
 ROOT = Path(__file__).parents[2]
@@ -69,6 +70,27 @@ def test_what_is_kept_is_chosen_by_the_next_process(tmp_path: Path) -> None:
     assert tuning.apply(path, {"doubled": doubled}) == 1
     assert doubled.bind(SITE).backend == "late"
     assert doubled(torch.ones(1)).item() == 2
+
+
+def test_two_that_tune_at_once_keep_a_whole_file_each(tmp_path: Path) -> None:
+    """Readers find all of one or all of the other, and no writer loses its own to the other."""
+    path = tuning.tuning_path("cpu", tmp_path)
+    num_sites = 200
+    formats = [Format(f"f{n}", 32, 34, "plain") for n in range(num_sites)]
+    tuned = [
+        tuning.Tuned("linear", Site("cpu", torch.float32, torch.uint8, each), {"a": 1.0})
+        for each in formats
+    ]
+    seen = set()
+
+    def save(_: int) -> None:
+        tuning.save(path, tuned)
+        seen.add(tuning.apply(path, {}))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(save, range(40)))
+    assert seen == {num_sites}
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_choice_that_is_gone_falls_back_to_ranks(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ import functools
 import hashlib
 import json
 import math
+import os
 import platform
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -126,13 +128,11 @@ def save(path: Path, tuned: list[Tuned]) -> None:
     """Keep choices; those of sites that were not measured now stay as they were."""
     sites = _read(path) | {_key(t.op, t.site): t.backend for t in tuned}
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".part")
-    beside.write_text(
-        json.dumps(
-            {"machine": machine_facts(path.name[: path.name.index("-")]), "sites": sites}, indent=1
-        )
-    )
-    beside.replace(path)
+    machine = machine_facts(path.name[: path.name.index("-")])
+    # Two processes may both get here: each renames a whole file of its own into place.
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        json.dump({"machine": machine, "sites": sites}, file, indent=1)
+    os.replace(file.name, path)
 
 
 def apply(path: Path, ops: dict[str, Op[..., Any]]) -> int:
