@@ -4,17 +4,18 @@
 python -m benchmarks.kernels [--op NAME] [--case TEXT] [--device cpu|cuda] [--threads N] [--keep]
 
 The roofline is the larger of the least bytes over the bandwidth, and the least operations over the
-peak, both measured in this run: a machine that is slower today lowers both. Cases that caches hold
-are not set against the memory's bandwidth. `--keep` stores what is measured as the baseline of this
-machine and number of threads; later runs are printed beside it, and end with 1 and the names of
-what became slower by more than `--slack`, by shares of the roofline where there are any.
+peak, both measured in this run: a machine that is slower today lowers both. The bandwidth is that
+of as many bytes, read again and again as a kernel's operands are: where a cache holds those, it is
+the cache's, and the cost of a call is in both. `--keep` stores what is measured as the baseline of
+this machine and number of threads; later runs are printed beside it, and end with 1 and the names
+of what became slower by more than `--slack`: by shares of the roofline, or by time in a cache.
 """
 
 import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,22 +30,43 @@ from tokenlight.kernels.machine import default_device
 from tokenlight.kernels.tuning import benches_of, best_s, machine_facts, measure
 
 BASELINES = Path(__file__).with_name("kernels_baseline.json")
-# Calls repeat on the same operands: smaller ones stay in a cache.
+# Calls repeat on the same operands: fewer bytes stay in a cache.
 CACHED_BYTES = 32 << 20
+# What is read to learn the memory's own bandwidth.
+MEMORY_BYTES = 256 << 20
 # A reference that would take longer than about this is left out.
 REFERENCE_FLOPS = 4e9
+
+
+class Bandwidth:
+    """Bytes per second by how many bytes move again and again, each measured once.
+
+    Args:
+        move_s: the time that so many bytes take.
+    """
+
+    def __init__(self, move_s: Callable[[int], float]) -> None:
+        self._move_s = move_s
+        self._known: dict[int, float] = {}
+
+    def of(self, num_bytes: int) -> float:
+        """Of a working set; beyond the caches all are alike."""
+        size = MEMORY_BYTES if num_bytes >= CACHED_BYTES else -(-num_bytes // 4096) * 4096
+        if size not in self._known:
+            self._known[size] = size / self._move_s(size)
+        return self._known[size]
 
 
 class Peaks(NamedTuple):
     """Of this machine, now."""
 
-    bytes_per_s: float
+    bandwidth: Bandwidth
     float_ops_per_s: float
     int_ops_per_s: float
 
     def __str__(self) -> str:
         return (
-            f"reads {self.bytes_per_s / 1e9:.1f} GB/s, "
+            f"reads {self.bandwidth.of(MEMORY_BYTES) / 1e9:.1f} GB/s, "
             f"float {self.float_ops_per_s / 1e9:.0f} GFLOP/s, "
             f"int8 {self.int_ops_per_s / 1e9:.0f} GOP/s"
         )
@@ -65,7 +87,9 @@ class Measured(NamedTuple):
     case: str
     seconds: float
     share: float
-    """Of the roofline; 0 where it says nothing."""
+    """Of the roofline; 0 where the case says nothing of what it must move."""
+    is_cached: bool
+    """Whether it says what caches give, which other processes disturb."""
     over_reference: float | None
 
     @property
@@ -74,7 +98,7 @@ class Measured(NamedTuple):
 
     def speed_over(self, kept: Kept) -> float:
         """This run's speed over the baseline's, below 1 where it is slower."""
-        if self.share and kept.share:
+        if self.share and kept.share and not self.is_cached:
             return self.share / kept.share
         return kept.us / (self.seconds * 1e6)
 
@@ -92,13 +116,12 @@ class Measured(NamedTuple):
 def measure_peaks(device: str) -> Peaks:
     if device == "cuda":
         return _cuda_peaks()
-    memory = torch.ones(256 << 20, dtype=torch.uint8)
-    read_s = best_s(lambda: _cpu.probe_read(memory.data_ptr(), memory.numel()))
+    memory = torch.ones(MEMORY_BYTES, dtype=torch.uint8)
     pieces = 200
     float_s = best_s(lambda: _cpu.probe_multiply(pieces, False))
     int_s = best_s(lambda: _cpu.probe_multiply(pieces, True))
     return Peaks(
-        memory.numel() / read_s,
+        Bandwidth(lambda size: best_s(lambda: _cpu.probe_read(memory.data_ptr(), size))),
         _cpu.probe_multiply(pieces, False) / float_s,
         _cpu.probe_multiply(pieces, True) / int_s,
     )
@@ -106,22 +129,34 @@ def measure_peaks(device: str) -> Peaks:
 
 def _cuda_peaks() -> Peaks:
     """A copy counts what is read and what is written; products are of bfloat16."""
-    source = torch.ones(1 << 30, dtype=torch.uint8, device="cuda")
-    copy_s = best_s(source.clone, device="cuda")
+    source = torch.ones(MEMORY_BYTES // 2, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+
+    def copy_s(num_bytes: int) -> float:
+        half = slice(num_bytes // 2)
+        return best_s(lambda: target[half].copy_(source[half]), device="cuda")
+
     square = torch.randn(8192, 8192, dtype=torch.bfloat16, device="cuda")
     product_s = best_s(lambda: square @ square, device="cuda")
     flops = 2 * 8192**3 / product_s
-    return Peaks(2 * source.numel() / copy_s, flops, flops)
+    return Peaks(Bandwidth(copy_s), flops, flops)
 
 
-def roofline_s(op: Op[..., Any], case: Case, peaks: Peaks) -> float:
-    """The least time of a case; 0 where a cache makes it less than the memory would."""
+class Roofline(NamedTuple):
+    """The least time of a case, and whether it is that of bytes in a cache."""
+
+    seconds: float
+    is_cached: bool
+
+
+def roofline(op: Op[..., Any], case: Case, peaks: Peaks) -> Roofline:
+    """What moves or what computes, whichever takes longer."""
     weight_format = case.kwargs["format"] if op.takes_format else None
     is_int = weight_format is not None and not weight_format.is_dense and weight_format not in FP8
     computed_s = case.num_flops / (peaks.int_ops_per_s if is_int else peaks.float_ops_per_s)
-    moved_s = case.num_bytes / peaks.bytes_per_s
+    moved_s = case.num_bytes / peaks.bandwidth.of(case.num_bytes) if case.num_bytes else 0.0
     is_cached = moved_s > computed_s and case.num_bytes < CACHED_BYTES
-    return 0.0 if is_cached else max(moved_s, computed_s)
+    return Roofline(max(moved_s, computed_s), is_cached)
 
 
 def measured(op: Op[..., Any], case: Case, peaks: Peaks) -> Iterator[Measured]:
@@ -145,13 +180,14 @@ def _beside(
     peaks: Peaks,
     reference_s: float | None,
 ) -> Measured:
-    seconds = measure(op, implementation, case)
+    seconds, least = measure(op, implementation, case), roofline(op, case, peaks)
     return Measured(
         op=op.name,
         backend=implementation.backend,
         case=case.name,
         seconds=seconds,
-        share=roofline_s(op, case, peaks) / seconds,
+        share=least.seconds / seconds,
+        is_cached=least.is_cached,
         over_reference=None if reference_s is None else reference_s / seconds,
     )
 
@@ -159,7 +195,7 @@ def _beside(
 Baselines = dict[str, dict[str, Kept]]  # machine -> key
 
 
-def load_baselines(path: Path = BASELINES) -> Baselines:
+def load_baselines(path: Path) -> Baselines:
     stored = json.loads(path.read_text()) if path.exists() else {}
     return {
         machine: {key: Kept(**figures) for key, figures in by_key.items()}
@@ -167,7 +203,7 @@ def load_baselines(path: Path = BASELINES) -> Baselines:
     }
 
 
-def keep(machine: str, found: list[Measured], path: Path = BASELINES) -> None:
+def keep(machine: str, found: list[Measured], path: Path) -> None:
     baselines = load_baselines(path)
     baselines[machine] = baselines.get(machine, {}) | {
         m.key: Kept(round(m.share, 4), round(m.seconds * 1e6, 2)) for m in found
@@ -196,6 +232,7 @@ def main() -> int:
     parser.add_argument(
         "--keep", action="store_true", help="store what is measured as the baseline"
     )
+    parser.add_argument("--baselines", type=Path, default=BASELINES, help="the file they are in")
     parser.add_argument(
         "--slack", type=float, default=0.25, help="loss that is noise; default 0.25"
     )
@@ -209,7 +246,7 @@ def main() -> int:
     peaks = measure_peaks(args.device)
     machine = machine_facts(args.device)[0]
     print(f"commit {commit.stdout.strip()}, {machine}: {peaks}")
-    kept = load_baselines().get(machine, {})
+    kept = load_baselines(args.baselines).get(machine, {})
     found = []
     for op in [OPS[args.op]] if args.op else OPS.values():
         for case in benches_of(op, args.device):
@@ -218,8 +255,8 @@ def main() -> int:
                     print(one.line(kept.get(one.key)), flush=True)
                     found.append(one)
     if args.keep:
-        keep(machine, found)
-        print(f"kept {len(found)} figures of {machine} in {BASELINES}")
+        keep(machine, found, args.baselines)
+        print(f"kept {len(found)} figures of {machine} in {args.baselines}")
         return 0
     lost = slower(found, kept, args.slack)
     print(

@@ -25,10 +25,11 @@ def cases(device: str) -> list[Case]:
 
 
 def benches(device: str) -> list[Case]:
-    weight, weight_format = make_weight("q8_0/tile16", 24576, 576, device)
+    name = "q8_0/tile16" if device == "cpu" else "bf16"
+    weight, weight_format = make_weight(name, 24576, 576, device)
     return [
         Case(
-            name=f"q8_0/tile16 {t} tokens",
+            name=f"{name} {t} tokens",
             args=(torch.randint(0, 49152, (t,), generator=generator(3)).int().to(device), weight),
             kwargs={"format": weight_format, "first_row": 24576},
             num_bytes=t * 576 * 5,

@@ -18,7 +18,7 @@ def benches(device: str) -> list[Case]:
         return [_case("bf16", t, 12288, 4096, device, biased=False) for t in (1, 16, 2048)]
     return [
         _case(name, t, 1536, 576, device, biased=False)
-        for name in ("q4_1/tile16", "q8_0/tile16", "f16")
+        for name in ("q4_1/tile16", "q8_0/tile16")
         for t in (1, 8, 512)
     ]
 
