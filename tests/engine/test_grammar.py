@@ -75,6 +75,17 @@ def test_what_is_forced_costs_no_steps_and_changes_no_token(bytes_rig, monkeypat
     assert jumping.num_free_blocks == jumping.num_blocks
 
 
+def test_a_step_has_room_for_what_many_requests_are_forced_to_say(bytes_rig, monkeypatch):
+    """More at once than the model's head has rows for."""
+    asked = {0: [*(bound(f"{number}") for number in range(8)), free("free", 60)]}
+    jumped, jumping = bytes_rig.play(asked)
+    monkeypatch.setattr(bytes_rig.runner, "forced", lambda request_id: [])
+    stepped, stepping = bytes_rig.play(asked)
+    assert jumped == stepped
+    assert all(answer.error is None for answer in jumped.values())
+    assert jumping.num_steps < stepping.num_steps
+
+
 def test_forced_tokens_are_told_their_logprobs(bytes_rig):
     request = bound("a")
     told = replace(request, sampling=replace(request.sampling, num_logprobs=2))

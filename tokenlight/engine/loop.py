@@ -20,7 +20,7 @@ from tokenlight.base.clock import now_s, now_us
 from tokenlight.base.log import event, get_log
 from tokenlight.control import Delta, Plan, Planner
 from tokenlight.engine.heartbeat import Board
-from tokenlight.runner import Launched, ModelRunner, Sampled
+from tokenlight.runner import MAX_FORCED_TOKENS, Launched, ModelRunner, Sampled
 from tokenlight.text.grammar.matching import Rules
 
 _log = get_log("engine")
@@ -245,12 +245,16 @@ class Loop:
             raise outcome
 
     def _propose_forced(self, deltas: Iterable[Delta]) -> None:
-        """What a grammar leaves no choice about is computed in one step."""
+        """What a grammar leaves no choice about is computed in one step, of many requests in a few."""
         if self._in_flight:
             return  # a step is under way whose token comes before these
+        spare = MAX_FORCED_TOKENS
         for delta in deltas:
-            if delta.finish_reason is None and (forced := self._runner.forced(delta.id)):
+            if not spare:
+                return
+            if delta.finish_reason is None and (forced := self._runner.forced(delta.id)[:spare]):
                 self._scheduler.propose(delta.id, np.array(forced, np.int32))
+                spare -= len(forced)
 
     def _fail(self, numbers: Iterable[int], why: str) -> list[wire.Delta]:
         """End requests with an error, before their step is committed."""

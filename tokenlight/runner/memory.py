@@ -23,6 +23,8 @@ from tokenlight.spmd import Ranks
 # Captured steps hold logits of their own, a few copies of them, and what their kernels ask for.
 _LOGITS_COPIES = 4
 _CAPTURE_BYTES = 256 << 20
+MAX_FORCED_TOKENS = 64
+"""Of a step, beyond one sampled row of each request: what grammars force of all its requests."""
 
 
 def make_pool(layers: Sequence[CacheSpec], limits: Limits, num_blocks: int) -> DevicePool:
@@ -39,7 +41,7 @@ def make_pool(layers: Sequence[CacheSpec], limits: Limits, num_blocks: int) -> D
 def compile_for(
     model: CausalLM, pool: DevicePool, limits: Limits, ranks: Ranks | None = None
 ) -> CompiledModel:
-    num_rows = max(limits.max_num_requests, SLICE_ROWS)
+    num_rows = max(limits.max_num_requests + MAX_FORCED_TOKENS, SLICE_ROWS)
     return compile_model(
         model,
         pool,
