@@ -85,6 +85,7 @@ def test_deterministic_inference_asks_for_row_invariance(typed, value):
         (["--drain-timeout", "soon"], r"--drain-timeout must be a finite number, got 'soon'"),
         (["--client-timeout", "nan"], r"--client-timeout must be a finite number, got 'nan'"),
         (["--stall-timeout", "inf"], r"--stall-timeout must be a finite number, got 'inf'"),
+        (["m\udcff.gguf"], r"MODEL 'm\\udcff.gguf' is not text in this locale \(utf-8\); set LC_"),
         ([""], r"MODEL is empty; give it a value, or leave it out"),
         (["--api-key", ""], r"--api-key is empty; give it a value, or leave it out"),
         (["--served-model-name", "one", " "], r"--served-model-name is empty"),

@@ -2,6 +2,7 @@
 """A recorded run replays bit for bit; one that was changed does not; the file is private."""
 
 import json
+import re
 import stat
 
 import numpy as np
@@ -84,3 +85,11 @@ def test_refuses_what_is_no_recording(tmp_path):
     with pytest.raises(ConfigError, match="not a recording"):
         replay(path)
     assert main([]) == 2
+
+
+def test_what_cannot_be_replayed_is_told(recording, tmp_path, capsys):
+    cut = tmp_path / "cut"
+    cut.write_bytes(recording.read_bytes()[:-5])
+    for path, fault in ((tmp_path / "absent", "No such file"), (cut, "Unterminated|Expecting")):
+        assert main([str(path)]) == 2
+        assert re.search(rf"^{path} cannot be replayed: .*({fault})", capsys.readouterr().err)

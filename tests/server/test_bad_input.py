@@ -110,6 +110,12 @@ def test_a_wrong_base_url_is_told_of(server, path, meant):
     assert f"did you mean {meant}" in answer.json()["error"]["message"]
 
 
+def test_a_wrong_base_url_below_a_proxys_path_is_told_of():
+    with running(FakeEngine(), root_path="/llm") as made:
+        answer = httpx.post(made.url + "/v1/v1/messages", json={})
+    assert "did you mean /v1/messages? Then" in answer.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("coding", ["gzip", "zstd", "gzip, br"])
 def test_a_compressed_body_is_refused_as_such(server, coding):
     answer = httpx.post(

@@ -86,6 +86,11 @@ class Flag:
             return text
         if not text.strip():  # "$MODEL" of a variable that is not set
             raise ConfigError(f"{asked} is empty; give it a value, or leave it out")
+        if not _is_text(text):
+            raise ConfigError(
+                f"{asked} {text!a} is not text in this locale ({sys.getfilesystemencoding()}); "
+                f"set LC_ALL=C.UTF-8, or give it a name in UTF-8"
+            )
         convert, wanted = _KINDS[self.kind]
         try:
             return convert(text)
@@ -279,6 +284,15 @@ def _default(field: Field[Any]) -> object:
     if field.default is not MISSING:
         return field.default
     return field.default_factory() if field.default_factory is not MISSING else None
+
+
+def _is_text(typed: str) -> bool:
+    """Whether no byte of it was beyond the locale: it travels to the engine as JSON."""
+    try:
+        typed.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _either(choices: Sequence[str]) -> str:

@@ -102,7 +102,11 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m tokenlight.control.replay FILE\n")
         return 2
-    num_calls, difference = replay(Path(arguments[0]))
+    try:
+        num_calls, difference = replay(Path(arguments[0]))
+    except (OSError, ValueError, ConfigError) as fault:  # absent, or cut where an engine was killed
+        sys.stderr.write(f"{arguments[0]} cannot be replayed: {fault}\n")
+        return 2
     if difference is None:
         sys.stdout.write(f"{num_calls} calls, all answered as recorded\n")
         return 0

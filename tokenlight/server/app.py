@@ -83,7 +83,7 @@ async def _refuse(request: Request, error: Exception) -> NoReturn:
         allowed = (error.headers or {}).get("Allow", "")
         raise MethodNotAllowed(f"{path} does not answer {method}; send {allowed}")
     raise RouteNotFound(
-        f"{method} {path} is not served here; {_meant(path) or 'see /docs for what is'}"
+        f"{method} {path} is not served here; {_meant(request) or 'see /docs for what is'}"
     )
 
 
@@ -95,8 +95,9 @@ _HINTS = (
 )
 
 
-def _meant(path: str) -> str | None:
+def _meant(request: Request) -> str | None:
     """The path that a wrong base URL has made this one of, and how to mend it; None: who knows."""
+    path = request.url.path.removeprefix(request.scope.get("root_path", ""))
     known = {endpoint.path for endpoint in ENDPOINTS}
     for typed, served, why in _HINTS:
         meant = path.replace(typed, served, 1)
