@@ -245,7 +245,7 @@ class Loop:
             raise outcome
 
     def _propose_forced(self, deltas: Iterable[Delta]) -> None:
-        """What a grammar leaves no choice in is computed in one step; of many requests, in a few."""
+        """What a grammar leaves no choice in is computed in one step; of many requests in some."""
         if self._in_flight:
             return  # a step is under way whose token comes before these
         spare = MAX_FORCED_TOKENS
