@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.processes import wait_until
+from tests.processes import is_asleep, wait_until
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import RunningServer, running
 from tokenlight.cli import EXIT_USAGE, main
@@ -129,7 +129,9 @@ def test_ctrl_c_at_the_prompt_explains_and_goes_on():
     with running() as server:
         process = start_chat(server)
         shown = process.stdout.readline()
-        time.sleep(0.3)
+        for _ in range(5):  # between its first line and the prompt it would sleep once at most
+            time.sleep(0.05)
+            wait_until(lambda: is_asleep(process.pid), 60)
         process.send_signal(signal.SIGINT)
         while "\n/reset forgets" not in shown:
             shown += process.stdout.read(1)
