@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """/v1/chat/completions as the official OpenAI client sees it."""
 
+import json
+
 import httpx
 import pytest
 from openai import BadRequestError, InternalServerError, NotFoundError
@@ -52,6 +54,24 @@ def test_the_prompt_is_the_rendered_template(server):
     sent = bytes(server.engine.seen[0].prompt_token_ids).decode()
     assert sent == "system: Be brief.\nuser: a\nb\nassistant: \nuser: \nassistant:"
     assert server.engine.seen[0].stop_token_ids == (EOS,)
+
+
+def test_half_a_surrogate_pair_is_a_replacement_character(server):
+    """A client cut a text within an emoji: its session goes on, whatever the text is of."""
+    history = [
+        {"role": "user", "content": "cut \ud83d"},
+        {"role": "assistant", "tool_calls": [
+            {"id": "1", "function": {"name": "f", "arguments": r'{"a": "\ud83d \ud83d\ude00"}'}}
+        ]},
+        {"role": "tool", "tool_call_id": "1", "content": "\ude00 whole \U0001f600"},
+    ]  # fmt: skip
+    for fields in ({}, {"guided_json": r'{"enum": ["\ud83d"]}'}):
+        body = json.dumps({"messages": history, **fields})
+        answer = httpx.post(f"{server.url}/v1/chat/completions", content=body)
+        assert answer.status_code == 200, answer.text
+    sent = bytes(server.engine.seen[0].prompt_token_ids).decode()
+    assert "cut \ufffd" in sent
+    assert "\ufffd whole \U0001f600" in sent
 
 
 def test_a_long_prompt_tokenised_on_a_thread_is_the_same_prompt(server):

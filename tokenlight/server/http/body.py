@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from tokenlight.base.errors import BodyTooLarge, InvalidRequest, UnsupportedParameter
 from tokenlight.base.log import event, get_log
+from tokenlight.base.surrogates import replace_lone_surrogates_in_bytes
 from tokenlight.server.schemas.describe import allowed_at, names_at, value_at
 from tokenlight.server.schemas.unsupported import Unsupported, fields_of
 
@@ -87,7 +88,7 @@ def decode_body(
 
 def _decode_json(data: bytes) -> dict[str, Any]:
     try:
-        body = msgspec.json.decode(data)
+        body = _loads(data)
     except msgspec.ValidationError as error:
         raise InvalidRequest(f"the body has a value that cannot be used: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -101,6 +102,18 @@ def _decode_json(data: bytes) -> dict[str, Any]:
             f"the body must be a JSON object, got {_shown(body)}; see /openapi.json"
         )
     return body
+
+
+def _loads(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        mended = replace_lone_surrogates_in_bytes(data)
+        if mended == data:
+            raise
+        return msgspec.json.decode(mended)
 
 
 def _too_deep() -> InvalidRequest:

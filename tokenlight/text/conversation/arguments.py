@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tokenlight.base.surrogates import replace_lone_surrogates
+
 BROKEN_KEY = "unparsed"
 """The one key of the object that stands for arguments that spell none."""
 
@@ -13,12 +15,16 @@ BROKEN_KEY = "unparsed"
 def spelled_object(text: str) -> dict[str, Any] | None:
     """The object that an argument text spells; None when it spells none. An empty text is {}."""
     try:
-        spelled = json.loads(text) if text.strip() else {}
+        spelled = _loads(text) if text.strip() else {}
         if isinstance(spelled, str):  # encoded twice, as some clients do
-            spelled = json.loads(spelled)
+            spelled = _loads(spelled)
     except (ValueError, RecursionError):
         return None
     return spelled if isinstance(spelled, dict) else None
+
+
+def _loads(text: str) -> Any:
+    return json.loads(replace_lone_surrogates(text))
 
 
 def template_arguments(text: str, *, takes_objects: bool, takes_strings: bool) -> Any:
