@@ -132,25 +132,31 @@ def _description(sent: dict[str, Any]) -> str:
     return description if isinstance(description, str) else ""
 
 
+# What other protocols and hurried hands write; left to OpenAI's own tools they would force nothing.
+_NOT_OPENAIS = frozenset({"any", "tool", "auto", "none", "required", ""})
+
+
 def decode_tool_choice(sent: str | dict[str, Any] | None, known: Iterable[KnownTool]) -> ToolChoice:
     """How the model may call.
 
     Raises:
-        InvalidRequest: a tool is named that the request does not have.
+        InvalidRequest: it is of no known form, or names a tool that the request does not have.
     """
     tools = list(known)
-    if sent is None or sent == "auto":
+    if sent in (None, "auto", {}):
         return ToolChoice()
     if sent == "none":
         return ToolChoice(mode="none")
     if sent == "required":
         return ToolChoice(mode="required") if tools else ToolChoice()
-    if isinstance(sent, str):
+    kind = sent.get("type") if isinstance(sent, dict) else None
+    if not isinstance(sent, dict) or not isinstance(kind, str) or kind in _NOT_OPENAIS:
         raise InvalidRequest(
-            f"'tool_choice' must be 'auto', 'none', 'required' or an object, got {sent!r}",
+            f"'tool_choice' must be 'auto', 'none', 'required', or an object whose type is "
+            f"'function', 'custom' or 'allowed_tools', got {sent!r}",
             param="tool_choice",
         )
-    match sent.get("type"):
+    match kind:
         case "function" | "custom":
             return ToolChoice(mode="required", names=tuple(_find(_inner(sent), tools)))
         case "allowed_tools":
