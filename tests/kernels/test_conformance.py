@@ -151,11 +151,12 @@ def is_promised(op: Op, implementation: Implementation, case: Case) -> bool:
 
 
 def has_rows_to_compare(implementation: Implementation) -> bool:
-    """A brief case is too short for a prefill."""
-    is_prefill = implementation.backend == "triton_prefill"
-    return implementation.backend != "reference" and not (
-        is_prefill and triton_interpreter.IS_BRIEF
-    )
+    """A brief case is too short for a prefill; another's kernel may promise nothing."""
+    if implementation.backend == "triton_prefill":
+        return not triton_interpreter.IS_BRIEF
+    if implementation.backend == "cuda":
+        return True
+    return implementation.backend != "reference" and implementation.is_row_invariant
 
 
 def compared_parts(op: Op, implementation: Implementation) -> Iterator[tuple[str, bool]]:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tokenlight import kernels
-from tokenlight.kernels import OF_ANY_ORDER, OPS, contract, load_backends, withdraw
+from tokenlight.kernels import OPS, contract, load_backends, withdraw_row_dependent
 from tokenlight.kernels.contract import TUNED
 from tokenlight.kernels.cuda import portable
 from tokenlight.kernels.ops.linear.cuda import MAX_ROWS, Around, few_rows, serves
@@ -93,18 +93,20 @@ def test_what_a_tuned_kernel_leaves_goes_to_the_best_below_it() -> None:
     assert chosen.rank >= max(others)
 
 
-def test_what_adds_in_any_order_is_withdrawn_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left for a GPU says nothing but `triton` and `reference`."""
+def test_what_depends_on_a_rows_company_says_so_and_is_withdrawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is left of CUDA computes each row by itself, however many there are."""
     pytest.importorskip("triton", reason="Triton is installed on Linux x86-64 only")
     load_backends("cuda")
-    named = {i.backend for op in OPS.values() for i in op.implementations if i.device == "cuda"}
-    assert set(OF_ANY_ORDER) <= named
     for op in OPS.values():
         monkeypatch.setattr(op, "implementations", list(op.implementations))
-    for backend in OF_ANY_ORDER:
-        withdraw(backend)
-    left = {i.backend for op in OPS.values() for i in op.implementations if i.device == "cuda"}
-    assert left == {"triton"}
+    withdraw_row_dependent()
+    left = {(op.name, i.backend) for op in OPS.values() for i in op.implementations}
+    tuned = {name for name, backend in left if backend not in ("cpu", "reference", "triton")}
+    assert tuned == {"rope_write_kv_", "sample"}
+    monkeypatch.setattr(contract, "features", lambda device: {"sm90"})
+    assert "not row-invariant" not in "".join(kernels.explain("cuda"))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,6 @@ def test_float8_keys_and_older_gpus_are_served_by_the_portable_kernels(
     assert kernels.paged_attention.bind(site).backend == backend
     writer = "cuda" if backend == "cuda" else "triton"
     assert kernels.rope_write_kv_.bind(site).backend == writer
-    for name in OF_ANY_ORDER:
-        of_op = [i for i in kernels.paged_attention.implementations if i.backend != name]
-        monkeypatch.setattr(kernels.paged_attention, "implementations", of_op)
+    of_op = [i for i in kernels.paged_attention.implementations if i.is_row_invariant]
+    monkeypatch.setattr(kernels.paged_attention, "implementations", of_op)
     assert kernels.paged_attention.bind(site).backend == "triton"

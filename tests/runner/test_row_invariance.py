@@ -5,11 +5,19 @@ import pytest
 import torch
 
 from tests.models.tiny import write_tiny_llama
-from tokenlight import kernels
 from tokenlight.config import EngineConfig, ModelConfig
 from tokenlight.kernels import OPS
+from tokenlight.kernels.contract import TUNED
 from tokenlight.runner import ModelRunner
-from tokenlight.runner.ranks import share
+
+
+@pytest.fixture(autouse=True)
+def restored_kernels(monkeypatch):
+    """What a process withdraws is gone from it."""
+    for op in OPS.values():
+        monkeypatch.setattr(op, "implementations", list(op.implementations))
+        monkeypatch.setattr(op, "_bound", {})
+        monkeypatch.setattr(op, "_preferred", {})
 
 
 @pytest.mark.parametrize("asked", ["on", "off"])
@@ -32,7 +40,6 @@ def test_what_was_tuned_here_is_ignored_by_who_asks(tmp_path, monkeypatch, asked
     path = write_tiny_llama(tmp_path / "tiny.gguf")
     op = OPS["rms_norm"]
     monkeypatch.setattr(op, "_preferred", {SITE: "reference"})
-    monkeypatch.setattr(op, "_bound", {})
     config = EngineConfig(
         model=ModelConfig(model=str(path)), num_threads=1, device="cpu", row_invariance=asked
     )
@@ -41,18 +48,16 @@ def test_what_was_tuned_here_is_ignored_by_who_asks(tmp_path, monkeypatch, asked
     assert norms == {chosen}
 
 
-def test_a_gpu_gets_no_kernel_that_adds_in_any_order(monkeypatch):
-    withdrawn = []
-    monkeypatch.setattr(kernels, "withdraw", withdrawn.append)
-    monkeypatch.setattr(kernels, "ignore_tuning", lambda: withdrawn.append("tuning"))
-    share._choose_alike_everywhere("cuda")
-    assert withdrawn == ["tuning", *kernels.OF_ANY_ORDER]
-
-
-def test_what_is_withdrawn_is_compiled_into_nothing(monkeypatch):
-    for op in kernels.OPS.values():
-        monkeypatch.setattr(op, "implementations", list(op.implementations))
-    kernels.withdraw("cuda")
-    left = {i.backend for op in kernels.OPS.values() for i in op.implementations}
-    assert "cuda" not in left
-    assert {"reference", "cpu"} <= left
+@pytest.mark.parametrize(("asked", "chosen"), [("on", "cpu"), ("off", "hasty")])
+def test_what_depends_on_a_rows_company_is_withdrawn_for_who_asks(tmp_path, asked, chosen):
+    """Whoever registered it: a plugin says so of its kernel as ours do of theirs."""
+    path = write_tiny_llama(tmp_path / "tiny.gguf")
+    op = OPS["rms_norm"]
+    run = op.bind(SITE).run
+    op.implement("hasty", device="cpu", rank=TUNED + 1, is_row_invariant=False)(run)
+    config = EngineConfig(
+        model=ModelConfig(model=str(path)), num_threads=1, device="cpu", row_invariance=asked
+    )
+    body = ModelRunner.load(config)._model.body
+    assert {i.implementation.backend for i in body.instructions if i.op is op} == {chosen}
+    assert all(i.is_row_invariant for i in op.implementations) == (asked == "on")

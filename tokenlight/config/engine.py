@@ -147,8 +147,9 @@ class EngineConfig:
         default="off", metadata=flag("--enable-deterministic-inference", on="on", off="off")
     )
     """Whether a token's bits are the same on a GPU whatever shares its step and however its prompt
-    was cut: portable kernels only, which are slower. On a CPU it is always so. On both, what
-    `tokenlight kernels tune` kept is ignored, so that machines of one kind compute the same bits.
+    was cut: other products and attention, which are slower. On a CPU it is always so but for
+    plugins that say otherwise. What `tokenlight kernels tune` kept is ignored on both, so that
+    machines of one kind compute the same bits.
     """
 
     num_threads: int | None = field(default=None, metadata=flag("--num-threads"))

@@ -7,7 +7,7 @@ each contract has them.
 
 from tokenlight.kernels._cpu import PackQueue
 from tokenlight.kernels.ahead import compile_ahead, compile_costs
-from tokenlight.kernels.backends import OF_ANY_ORDER, load_backends, withdraw
+from tokenlight.kernels.backends import load_backends, withdraw_row_dependent
 from tokenlight.kernels.explain import explain, explain_tuning
 from tokenlight.kernels.formats import FORMATS, Format
 from tokenlight.kernels.formats.tile16 import TILE_ROWS
@@ -50,7 +50,6 @@ from tokenlight.kernels.weight_memory import weight_memory
 
 __all__ = [
     "FORMATS",
-    "OF_ANY_ORDER",
     "OPS",
     "TILE_ROWS",
     "Format",
@@ -91,7 +90,7 @@ __all__ = [
     "sum_add_rms_norm",
     "to_float32",
     "weight_memory",
-    "withdraw",
+    "withdraw_row_dependent",
     "write_kv_",
     "write_latent_",
 ]

@@ -25,11 +25,9 @@ def load_backends(device: str) -> None:
                 import_module(module)
 
 
-OF_ANY_ORDER = ("cuda", "triton_prefill")
-"""Backends that add in another order where rows are few, or many, or are the vendor's."""
-
-
-def withdraw(backend: str) -> None:
-    """Compile nothing with this backend from now on, in this process."""
+def withdraw_row_dependent() -> None:
+    """Compile into nothing, in this process, what may give a row other bits in other company."""
     for op in OPS.values():
-        op.withdraw(backend)
+        for each in op.implementations:
+            if not each.is_row_invariant:
+                op.withdraw(each.backend)

@@ -53,6 +53,8 @@ class Implementation(Generic[P, R]):
     """How it joins a compiled CPU step; None: a step calls `run` from Python."""
     max_rows: int | None = None
     """The most rows of its first operand; with them it gives the bits of what serves more."""
+    is_row_invariant: bool = True
+    """Whether a row's bits depend on nothing but the row."""
 
     def why_not(self, site: Site, num_rows: int | None = None) -> str | None:
         """Why this implementation cannot serve calls of up to `num_rows`; None when it can.
@@ -162,7 +164,7 @@ class Op(Generic[P, R]):
         del self.implementations[count:]
         self._bound.clear()
 
-    def implement(
+    def implement(  # noqa: PLR0913 - all that is said of an implementation
         self,
         backend: str,
         *,
@@ -173,6 +175,7 @@ class Op(Generic[P, R]):
         stored: Collection[torch.dtype] | None = None,
         formats: Collection[Format] | None = None,
         max_rows: int | None = None,
+        is_row_invariant: bool = True,
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Register the decorated function, which mypy holds to the contract's signature.
 
@@ -186,6 +189,8 @@ class Op(Generic[P, R]):
             formats: weight formats, layout included, that it reads; None for all.
             max_rows: the most rows of the first operand. A step is compiled once more for so few;
                 a token's bits must not depend on which of the two programs it is in.
+            is_row_invariant: False for what adds in another order where rows are few, or many; it
+                is withdrawn where deterministic inference is asked for.
         """
 
         def register(run: Callable[P, R]) -> Callable[P, R]:
@@ -202,6 +207,7 @@ class Op(Generic[P, R]):
                     formats=None if formats is None else frozenset(formats),
                     rank=rank,
                     max_rows=max_rows,
+                    is_row_invariant=is_row_invariant,
                 )
             )
             self._bound.clear()

@@ -76,8 +76,10 @@ def _explain_site(op: Op[..., Any], site: Site) -> str:
         for i in op.implementations
         if i is not best
     ]
-    entered = ", native" if best.entry is not None else ""
-    return f"{_named(op, site)}: {best.backend}{entered}" + (
+    told = ", native" if best.entry is not None else ""
+    if not best.is_row_invariant:
+        told += ", not row-invariant"
+    return f"{_named(op, site)}: {best.backend}{told}" + (
         f" ({'; '.join(others)})" if others else ""
     )
 

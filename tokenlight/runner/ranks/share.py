@@ -119,7 +119,7 @@ def load_share(
     # What torch itself still does is small; its threads would spin on the kernels' cores.
     torch.set_num_threads(1)
     if config.row_invariance == "on":
-        _choose_alike_everywhere(limits.device)
+        _choose_alike_everywhere()
     kernels.compile_ahead(limits.device)
     with told_when_out_of_memory(WEIGHTS), timeline.during("weights"):
         loaded, ranks = _load_part(checkpoint, config, limits, mesh)
@@ -149,12 +149,10 @@ def _least(num_blocks: int) -> int:
     return int(told)
 
 
-def _choose_alike_everywhere(device: str) -> None:
+def _choose_alike_everywhere() -> None:
     """No kernel whose sums depend on a row's company, and none because it was faster here."""
     kernels.ignore_tuning()
-    if device == "cuda":
-        for backend in kernels.OF_ANY_ORDER:
-            kernels.withdraw(backend)
+    kernels.withdraw_row_dependent()
 
 
 def threads_of_a_rank(config: EngineConfig, machine: Machine) -> int:

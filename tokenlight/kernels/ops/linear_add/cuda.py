@@ -8,7 +8,14 @@ from tokenlight.kernels.ops.linear_add.contract import linear_add
 
 
 @linear_add.implement(
-    "cuda", device="cuda", needs={"sm90"}, dtypes=BF16, stored=BF16, formats=FORMAT, rank=TUNED
+    "cuda",
+    device="cuda",
+    needs={"sm90"},
+    dtypes=BF16,
+    stored=BF16,
+    formats=FORMAT,
+    rank=TUNED,
+    is_row_invariant=False,
 )
 def cuda(
     x_TK: Tensor, weight: Tensor, bias_N: Tensor | None, residual_TN: Tensor, *, format: Format

@@ -9,7 +9,14 @@ from tokenlight.kernels.ops.silu_mul import silu_mul
 
 
 @linear_silu_mul.implement(
-    "cuda", device="cuda", needs={"sm90"}, dtypes=BF16, stored=BF16, formats=FORMAT, rank=TUNED
+    "cuda",
+    device="cuda",
+    needs={"sm90"},
+    dtypes=BF16,
+    stored=BF16,
+    formats=FORMAT,
+    rank=TUNED,
+    is_row_invariant=False,
 )
 def cuda(x_TK: Tensor, weight: Tensor, bias_N: Tensor | None, *, format: Format) -> Tensor:
     if serves(x_TK):

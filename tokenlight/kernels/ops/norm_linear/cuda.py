@@ -16,7 +16,14 @@ from tokenlight.kernels.ops.rms_norm import rms_norm
 
 
 @norm_linear.implement(
-    "cuda", device="cuda", needs={"sm90"}, dtypes=BF16, stored=BF16, formats=FORMAT, rank=TUNED
+    "cuda",
+    device="cuda",
+    needs={"sm90"},
+    dtypes=BF16,
+    stored=BF16,
+    formats=FORMAT,
+    rank=TUNED,
+    is_row_invariant=False,
 )
 def cuda(
     x_TK: Tensor,

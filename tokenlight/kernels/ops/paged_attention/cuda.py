@@ -126,7 +126,13 @@ def _shared_bytes(head_dim: int, rows: int, rows_per_tile: int) -> int:
 
 
 @paged_attention.implement(
-    "cuda", device="cuda", needs={"sm90"}, dtypes=BF16, stored=BF16, rank=TUNED
+    "cuda",
+    device="cuda",
+    needs={"sm90"},
+    dtypes=BF16,
+    stored=BF16,
+    rank=TUNED,
+    is_row_invariant=False,
 )
 def cuda(  # noqa: PLR0913 - the parts of a paged batch
     q_THd: Tensor,

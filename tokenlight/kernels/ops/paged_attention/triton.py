@@ -63,7 +63,12 @@ def run(
 
 
 @paged_attention.implement(
-    "triton_prefill", device="cuda", dtypes=FLOATS, stored=CACHED, rank=PORTABLE + 10
+    "triton_prefill",
+    device="cuda",
+    dtypes=FLOATS,
+    stored=CACHED,
+    rank=PORTABLE + 10,
+    is_row_invariant=False,
 )
 def prefill(
     q_THd: Tensor,
