@@ -70,6 +70,16 @@ def test_preempted_and_padded_is_undisturbed(rig, overlap, is_captured):
             assert not cache[-1].isnan().all()
 
 
+@pytest.mark.parametrize("overlap", [1, 2])
+def test_whoever_waits_for_blocks_of_the_last_step_in_flight_gets_them(rig, overlap):
+    long = [replace(r, max_new_tokens=100) for r in REQUESTS[:8]]
+    alone, _ = rig.play({0: long})
+    other = staged(rig, overlap=overlap, is_captured=True, max_num_requests=8, num_blocks=60)
+    answers, stats = other.play({0: long})
+    assert stats.num_preemptions > 0
+    assert tokens(answers) == tokens(alone)
+
+
 @pytest.mark.parametrize(("overlap", "is_captured"), WAYS)
 def test_rows_that_are_shaped_by_what_was_said(rig, overlap, is_captured):
     """Beside rows that are not: their ids come to the host late, and no token too late."""

@@ -113,9 +113,9 @@ class Loop:
             plan = self._scheduler.plan(now_us())
             if plan is not None:
                 in_flight.append(self._launch(plan))
+            is_idle = not in_flight  # else what lands now may make room for another plan
             if in_flight and (plan is None or len(in_flight) > self._overlap):
                 self._land(in_flight.popleft())
-            is_idle = plan is None and not in_flight
 
     def _drain(self, *, wait: bool) -> bool:
         if wait:
