@@ -136,7 +136,7 @@ def replay_us(runner: ModelRunner, batch: int) -> float:
     staged = runner._staged
     if staged is None or runner.config.device != "cuda":
         return float("nan")
-    captured = staged._model.captured_for(Size(batch, batch, batch))
+    captured = staged._model.captured_for([Size(batch, batch, batch)])
     assert captured is not None
     begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begun.record()

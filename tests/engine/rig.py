@@ -13,9 +13,10 @@ from pathlib import Path
 
 from tokenlight import wire
 from tokenlight.config import CacheConfig, EngineConfig, ModelConfig
-from tokenlight.control import Scheduler, Stats
+from tokenlight.control import Counts
 from tokenlight.engine.heartbeat import Board
 from tokenlight.engine.loop import Loop
+from tokenlight.engine.planner import make_planner
 from tokenlight.runner import ModelRunner, scheduler_config
 
 BLOCK_TOKENS = 4
@@ -101,10 +102,11 @@ class Rig:
 
     def play(
         self, arrivals: Mapping[int, Sequence[wire.ToEngine]], **limits: object
-    ) -> tuple[dict[str, Answer], Stats]:
+    ) -> tuple[dict[str, Answer], Counts]:
         """Run a script to its end. `limits` are the scheduler's, over the runner's own."""
         config = dataclasses.replace(self.runner.config, **limits)
-        scheduler = Scheduler(scheduler_config(config, hash_key=bytes(16)))
+        settings = scheduler_config(config, hash_key=bytes(16))
+        scheduler = make_planner(settings, config.num_groups, record=None)
         script = Script(arrivals)
         board = Board(stats=scheduler.stats(), full_step_s=1.0)
         script.loop = Loop(scheduler, self.runner, script, board, overlap=config.overlap)

@@ -18,7 +18,8 @@ from tests.server.fake_engine import ByteTokenizer
 from tokenlight import wire
 from tokenlight.kv import DevicePool
 from tokenlight.runner import ModelRunner
-from tokenlight.runner.ranks.mirror import Mirror, Verb, follow_mirror, read_put
+from tokenlight.runner.ranks.message import unpack
+from tokenlight.runner.ranks.mirror import Mirror, Verb, follow_mirror, read_put, read_size
 from tokenlight.runner.resolve import graph_rows
 from tokenlight.runner.staging import Put, Size
 from tokenlight.text.grammar.matching import Grammars
@@ -45,7 +46,7 @@ class Others:
 
     @property
     def verbs(self) -> set[Verb]:
-        return {Verb(int(words[0])) for words in self.messages}
+        return {Verb(int(unpack(words, 0)[0])) for words in self.messages}
 
 
 def numbers(pool: DevicePool) -> list[torch.Tensor]:
@@ -92,8 +93,9 @@ def test_the_other_rank_has_the_same_kv(rig: Rig, overlap: int, is_captured: boo
 def test_a_whole_table_travels_behind_the_words():
     told: list[np.ndarray] = []
     put = Put(np.arange(9, dtype=np.int32), 0, np.arange(12, dtype=np.int32).reshape(3, 4))
-    Mirror(told.append).put(Verb.FORWARD, Size(5, 3, 2), put)
-    size, again = read_put(told[0])
-    assert size == Size(5, 3, 2)
+    Mirror(told.append).put(Verb.FORWARD, [Size(5, 3, 2)], [put])
+    words = unpack(told[0], 0)
+    assert read_size(words) == Size(5, 3, 2)
+    again = read_put(words)
     assert again.words.tolist() == put.words.tolist()
     assert again.table.tolist() == put.table.tolist()

@@ -148,7 +148,7 @@ def test_a_step_that_raises_leaves_the_tables_true(rig, monkeypatch, overlap):
     other = staged(rig, overlap=overlap, is_captured=True)
     asked = {0: [REQUESTS[0]], 12: [replace(r, max_new_tokens=30) for r in REQUESTS[1:5]]}
     alone, _ = other.play(asked)
-    staging = other.runner._staged._model.staging
+    staging = other.runner._staged._model.stagings[0]
     write, num_calls = staging._write_patches, 0
 
     def failing(*args: object) -> int:

@@ -61,18 +61,29 @@ async def told_by(config: EngineConfig) -> list[list[list[int]]]:
 
 
 @pytest.mark.parametrize("step_graphs", ["off", "on"])
-async def test_two_gpus_give_the_tokens_of_one(tmp_path: Path, step_graphs: str):
+@pytest.mark.parametrize(
+    "parallel", [ParallelConfig(tp=2), ParallelConfig(dp=2)], ids=["tp2", "dp2"]
+)
+async def test_two_gpus_give_the_tokens_of_one(
+    tmp_path: Path, parallel: ParallelConfig, step_graphs: str
+):
     config = config_of(write_model("tiny", tmp_path), step_graphs=step_graphs)
     alone = await told_by(config)
-    assert await told_by(replace(config, parallel=ParallelConfig(tp=2))) == alone
+    assert await told_by(replace(config, parallel=parallel)) == alone
     assert len({tuple(ids) for ids in alone[0]}) > 1
 
 
 @pytest.mark.parametrize(
-    "parallel", [ParallelConfig(tp=2), ParallelConfig(tp=2, ep=2)], ids=["tp2", "ep2"]
+    ("parallel", "step_graphs"),
+    [
+        (ParallelConfig(tp=2), "off"),
+        (ParallelConfig(tp=2, ep=2), "off"),
+        (ParallelConfig(dp=2, ep=2, dense_tp=1), "on"),
+    ],
+    ids=["tp2", "ep2", "dp2-ep2"],
 )
-async def test_two_gpus_share_experts(tmp_path: Path, parallel: ParallelConfig):
-    config = config_of(write_model("qwen3_30b_a3b", tmp_path, **EXPERTS), step_graphs="off")
+async def test_two_gpus_share_experts(tmp_path: Path, parallel: ParallelConfig, step_graphs: str):
+    config = config_of(write_model("qwen3_30b_a3b", tmp_path, **EXPERTS), step_graphs=step_graphs)
     alone = await told_by(config)
     assert await told_by(replace(config, parallel=parallel)) == alone
 

@@ -13,7 +13,13 @@ from tests.models.test_every_model import VARIANTS
 from tests.spmd.test_models_on_ranks import save
 from tokenlight import wire
 from tokenlight.checkpoint import open_checkpoint
-from tokenlight.config import CacheConfig, EngineConfig, ModelConfig, ParallelConfig
+from tokenlight.config import (
+    CacheConfig,
+    EngineConfig,
+    ModelConfig,
+    ParallelConfig,
+    SchedulerConfig,
+)
 from tokenlight.engine.client import AsyncLLM
 from tokenlight.kv import kv_bytes_per_token
 from tokenlight.models import cache_specs
@@ -27,10 +33,12 @@ STATUS_S = 10.0
 # Of different lengths, so that groups have different numbers of tokens in every step.
 PROMPTS = ([5, 6, 7], list(range(40)), [9] * 17, [3, 1, 4, 1, 5, 9, 2, 6])
 MESHES = {
-    "dp2": ("llama-biases", ParallelConfig(dp=2)),
-    "dp2-tp2-ep2": ("deepseek_v3", ParallelConfig(tp=2, dp=2, ep=2)),
+    "dp2": ("llama-biases", ParallelConfig(dp=2), 0),
+    "dp2-tp2-ep2": ("deepseek_v3", ParallelConfig(tp=2, dp=2, ep=2), 0),
     # Tokens are sent to their experts' ranks.
-    "dp4-ep4": ("deepseek_v3", ParallelConfig(dp=4, ep=4, dense_tp=1)),
+    "dp4-ep4": ("deepseek_v3", ParallelConfig(dp=4, ep=4, dense_tp=1), 0),
+    "dp2-overlap": ("llama-biases", ParallelConfig(dp=2), 1),
+    "dp2-tp2-ep2-overlap": ("deepseek_v3", ParallelConfig(tp=2, dp=2, ep=2), 2),
 }
 
 
@@ -48,11 +56,12 @@ def greedy(twin: PreTrainedModel, prompt: list[int], num_new: int = NUM_NEW) -> 
     return told[len(prompt) :]
 
 
-def config_of(path: Path, parallel: ParallelConfig, **cache: object) -> EngineConfig:
+def config_of(path: Path, parallel: ParallelConfig, overlap: int, **cache: object) -> EngineConfig:
     return EngineConfig(
         model=ModelConfig(model=str(path)),
         cache=CacheConfig(block_tokens=BLOCK_TOKENS, **cache),
         parallel=parallel,
+        scheduler=SchedulerConfig(overlap=overlap),
         device="cpu",
         num_threads=1,
     )
@@ -78,11 +87,11 @@ async def answer(
 
 @pytest.mark.parametrize("name", MESHES)
 async def test_groups_answer_as_transformers_does(tmp_path: Path, name: str):
-    model, parallel = MESHES[name]
+    model, parallel, overlap = MESHES[name]
     save(model, tmp_path / "model")
     twin = twin_of(model)
     want = [greedy(twin, prompt) for prompt in PROMPTS]
-    llm = await AsyncLLM.start(config_of(tmp_path / "model", parallel))
+    llm = await AsyncLLM.start(config_of(tmp_path / "model", parallel, overlap))
     try:
         alone = await answer(llm, "alone", PROMPTS[0])
         assert alone == (want[0], 0)
@@ -108,13 +117,14 @@ async def test_groups_answer_as_transformers_does(tmp_path: Path, name: str):
         await llm.close()
 
 
-async def test_groups_that_run_out_of_blocks_preempt_and_answer_the_same(tmp_path: Path):
-    model, parallel = MESHES["dp2"]
+@pytest.mark.parametrize("name", ["dp2", "dp2-overlap"])
+async def test_groups_that_run_out_of_blocks_preempt_and_answer_the_same(tmp_path: Path, name: str):
+    model, parallel, overlap = MESHES[name]
     twin = twin_of(model, max_position_embeddings=128)
     twin.save_pretrained(tmp_path / "model")
     caches = cache_specs(open_checkpoint(tmp_path / "model"))
     block_bytes = BLOCK_TOKENS * kv_bytes_per_token(caches, torch.float32)
-    config = config_of(tmp_path / "model", parallel, kv_cache_bytes=38 * block_bytes)
+    config = config_of(tmp_path / "model", parallel, overlap, kv_cache_bytes=38 * block_bytes)
     prompts = [[number] * 6 for number in range(4)]
     llm = await AsyncLLM.start(config)
     try:

@@ -26,7 +26,7 @@ from tokenlight.control.errors import (
     TooManySteps,
     WrongThread,
 )
-from tokenlight.control.groups import GroupedScheduler
+from tokenlight.control.groups import GroupedScheduler, plans_by_group
 from tokenlight.control.plan import Counts, Plan, Planner
 
 __all__ = [
@@ -55,4 +55,5 @@ __all__ = [
     "StepPlan",
     "TooManySteps",
     "WrongThread",
+    "plans_by_group",
 ]

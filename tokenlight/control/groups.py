@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokenlight.control._control import Delta, Scheduler, StepPlan
-from tokenlight.control.plan import Ids
+from tokenlight.control.plan import Ids, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,21 @@ class GroupedPlan:
     @property
     def num_sampled(self) -> int:
         return len(self.sampled_rows)
+
+
+_NO_IDS = np.zeros(0, np.int32)
+NO_PLAN = GroupedPlan(
+    guard=(),
+    request_ids=np.zeros(0, np.int64),
+    slots=_NO_IDS,
+    token_ids=_NO_IDS,
+    positions=_NO_IDS,
+    query_starts=np.zeros(1, np.int32),
+    kv_lens=_NO_IDS,
+    sampled_rows=_NO_IDS,
+    sampled_requests=_NO_IDS,
+    patches=np.zeros((0, 4), np.int32),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +208,14 @@ class GroupedScheduler:
             for scheduler in self._schedulers
         ]
         return [GroupLoad(*load) for load in zip(num_tokens, num_requests, cached, strict=True)]
+
+
+def plans_by_group(plan: Plan, num_groups: int) -> Sequence[Plan]:
+    """Each group's own plan of a step, with its own slots; one of nothing where it has no part."""
+    if num_groups == 1:
+        return (plan,)
+    plans = {part.group: part.plan for part in plan.guard}
+    return [plans.get(group, NO_PLAN) for group in range(num_groups)]
 
 
 def merge(parts: Sequence[GroupPart], num_slots: int) -> GroupedPlan:

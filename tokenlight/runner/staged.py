@@ -5,7 +5,7 @@ In steady state the device never waits for the host: a step reads the ids that t
 sampled where they lie. Rows whose logits are shaped by what was said (grammars, penalties) need
 those ids on the host: their step's forward is queued first, and only its sampling waits.
 
-Shapes: T tokens, S sampled rows, V vocabulary.
+Shapes: T tokens, S sampled rows of a step, A of its frames, V vocabulary.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from typing import TypeVar, TypeVarTuple
 
 import numpy as np
@@ -23,22 +24,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tokenlight import kernels
-from tokenlight.control import Plan
+from tokenlight.control import Plan, plans_by_group
 from tokenlight.models import CompiledModel
 from tokenlight.nn import KvCache
 from tokenlight.runner.logprobs import pick_logprobs, read_logprobs
 from tokenlight.runner.prompt_logprobs import PromptReader
+from tokenlight.runner.ranks.groups import cut_rows
 from tokenlight.runner.ranks.lost import in_step
 from tokenlight.runner.ranks.mirror import Mirror, Verb
 from tokenlight.runner.resolve import ResolvedConfig
 from tokenlight.runner.sampled import Sampled
 from tokenlight.runner.sampler import RowParams, Sampler, Unsaid, num_accepted
-from tokenlight.runner.staged_model import StagedModel
-from tokenlight.runner.staging import Frame, size_of
+from tokenlight.runner.staged_model import Frames, Place, StagedModel
+from tokenlight.runner.staging import Put, size_of, sizes_of
 from tokenlight.wire import PromptLogprobs, TokenLogprobs
 
 Args = TypeVarTuple("Args")
 Result = TypeVar("Result")
+
+Rows = slice | NDArray[np.intp]
 
 _NO_ROWS = np.zeros(0, np.intp)
 
@@ -50,8 +54,10 @@ class StagedLaunch:
     steps: StagedSteps
     plan: Plan
     returned: NDArray[np.int32]
-    """On the host, int32 [2, S], after `arrived`: ids, and the bits of the logits' sums."""
+    """On the host, int32 [2, A], after `arrived`: ids, and the bits of the logits' sums."""
     arrived: torch.cuda.Event | None
+    rows: Rows
+    """Where the plan's sampled rows lie."""
     unsaid: Unsaid = ()
     logprobs: Mapping[int, Tensor] = field(default_factory=dict)
     wanted: Mapping[int, int] = field(default_factory=dict)
@@ -64,7 +70,7 @@ class StagedLaunch:
         if self._ids is None:
             if self.arrived is not None:
                 self.arrived.synchronize()
-            self._ids = self.returned[0].copy()
+            self._ids = self.returned[0][self.rows].copy()
             for row, shaper in self.unsaid:
                 shaper.note(int(self._ids[row]))
         return self._ids
@@ -87,14 +93,20 @@ class StagedSteps:
         mirror: Mirror | None = None,
     ) -> None:
         self._mirror = mirror
-        self._model = StagedModel(model, kv, config, self._choose)
+        self._num_groups = config.num_groups
+        place = mirror.place if mirror else Place()
+        self._model = StagedModel(model, kv, config, self._choose, place)
         self._sampler = sampler
         self._prompts = prompts
         self._is_cuda = config.device == "cuda"
         self._unsettled: deque[StagedLaunch] = deque()
         self._aside = torch.cuda.Stream() if self._is_cuda else None
         self._returns = [
-            torch.zeros(2 * config.max_step_tokens, dtype=torch.int32, pin_memory=self._is_cuda)
+            torch.zeros(
+                2 * config.num_groups * config.max_step_tokens,
+                dtype=torch.int32,
+                pin_memory=self._is_cuda,
+            )
             for _ in range(config.overlap + 1)
         ]
         # Each is waited for before its turn comes again.
@@ -112,10 +124,12 @@ class StagedSteps:
             raise
 
     def _launch(self, plan: Plan) -> StagedLaunch:
-        model, staging = self._model, self._model.staging
-        captured = model.captured_for(size_of(plan))
-        frame = captured.frame if captured else staging.frame(size_of(plan))
-        put = staging.put(plan, frame, self._sampler)
+        model = self._model
+        plans = plans_by_group(plan, self._num_groups)
+        captured = model.captured_for([size_of(each) for each in plans])
+        frames = captured.frames if captured else model.frames(sizes_of(plans))
+        puts = self._put(plans, frames)
+        rows = _rows(plans, frames)
         chunks = self._prompts.chunks(plan)
         wanted = self._sampler.num_logprobs(plan)
         is_shaping = self._sampler.is_shaping(plan)
@@ -123,31 +137,34 @@ class StagedSteps:
         if self._mirror is not None:
             has_parts = bool(chunks) or not plan.num_sampled
             verb = Verb.WHOLE if is_whole else Verb.HIDDEN if has_parts else Verb.FORWARD
-            self._mirror.put(verb, frame.size, put)
+            self._mirror.put(verb, frames.sizes, puts)
         if captured and is_whole:
             self._run(captured.whole.replay)
-            return self._send_back(plan, captured.whole.results[0])
+            return self._send_back(plan, captured.whole.results[0], rows)
         bad_requests: list[int] = []
         if chunks:
-            x_TD = self._run(model.hidden, frame)
-            bad_requests = self._prompts.read(chunks, partial(self._logits, x_TD))
+            x_TD = self._run(model.hidden, frames)
+            logits_of = partial(self._logits, x_TD, _first_tokens(plans))
+            bad_requests = self._prompts.read(chunks, logits_of)
             if self._mirror is not None:
                 self._mirror.sampled()
-            logits_SV = self._run(model.logits, x_TD, frame.step.sampled_rows)
-            sums_S = logits_SV.sum(1)
+            sampled_rows = frames.own.step.sampled_rows
+            logits_AV = self._run(model.logits, x_TD, sampled_rows, frames.num_rows)
+            sums_A = logits_AV.sum(1)
         elif captured:
             self._run(captured.forward.replay)
-            logits_SV, sums_S = captured.forward.results
+            logits_AV, sums_A = captured.forward.results
         elif plan.num_sampled:
-            logits_SV, sums_S = self._run(model.forward, frame)
+            logits_AV, sums_A = self._run(model.forward, frames)
         else:
-            self._run(model.hidden, frame)
-            return self._send_back(plan, frame.step.sampled_rows.new_empty(2, 0))
-        logprobs = read_logprobs(logits_SV, wanted)
+            self._run(model.hidden, frames)
+            return self._send_back(plan, frames.own.step.sampled_rows.new_empty(2, 0), rows)
+        logprobs = read_logprobs(logits_AV[rows], wanted) if wanted else {}
         unsaid: Unsaid = ()
         if is_shaping:
-            unsaid = self._shape(plan, frame, logits_SV, sums_S)
-        launched = self._send_back(plan, self._run(model.choose, frame, logits_SV, sums_S))
+            unsaid = self._shape(plan, frames, rows, logits_AV, sums_A)
+        ids_and_sums = self._run(model.choose, frames, logits_AV, sums_A)
+        launched = self._send_back(plan, ids_and_sums, rows)
         launched.unsaid, launched.logprobs, launched.wanted = unsaid, logprobs, wanted
         launched.bad_requests = bad_requests
         launched.prompt_logprobs = self._prompts.take(plan)
@@ -160,7 +177,7 @@ class StagedSteps:
             token_ids = launched.token_ids()
         finally:
             self._unsettled.remove(launched)
-        is_finite_S = np.isfinite(launched.returned[1].view(np.float32))
+        is_finite_S = np.isfinite(launched.returned[1][launched.rows].view(np.float32))
         return Sampled(
             token_ids,
             _NO_ROWS if is_finite_S.all() else np.flatnonzero(~is_finite_S),
@@ -170,29 +187,43 @@ class StagedSteps:
             num_accepted(launched.plan, token_ids),
         )
 
-    def _choose(self, logits_SV: Tensor, params: RowParams) -> Tensor:
-        ids_S = kernels.sample(logits_SV, *params)
-        if self._mirror is not None:
-            self._mirror.share(ids_S)
-        return ids_S
+    def _put(self, plans: Sequence[Plan], frames: Frames) -> list[Put]:
+        each = zip(self._model.stagings, plans, (frames.own, *frames.others), strict=True)
+        return [staging.put(plan, frame, self._sampler) for staging, plan, frame in each]
 
-    def _logits(self, x_TD: Tensor, rows_S: Tensor) -> Tensor:
+    def _choose(self, logits_AV: Tensor, params: Sequence[RowParams], num_rows: int) -> Tensor:
+        of_all = params[0] if len(params) == 1 else map(torch.cat, zip(*params, strict=True))
+        ids_A = kernels.sample(logits_AV, *of_all)
         if self._mirror is not None:
-            self._mirror.logits(rows_S.numpy())
-        return self._run(self._model.logits, x_TD, rows_S)
+            self._mirror.share(ids_A)
+        return ids_A
+
+    def _logits(self, x_TD: Tensor, first_tokens: NDArray[np.int32], rows_S: Tensor) -> Tensor:
+        """Of ascending rows of a step, whichever group's they are."""
+        rows = cut_rows(rows_S.numpy(), first_tokens)
+        if self._mirror is not None:
+            self._mirror.logits(rows)
+        own_S = torch.from_numpy(rows[0])
+        return self._run(self._model.logits, x_TD, own_S, [len(each) for each in rows])
 
     def _run(self, call: Callable[[*Args], Result], *args: *Args) -> Result:
         """What every rank does: where there are others, it does not fail on this one alone."""
         with nullcontext() if self._mirror is None else in_step():
             return call(*args)
 
-    def _shape(self, plan: Plan, frame: Frame, logits_SV: Tensor, sums_S: Tensor) -> Unsaid:
+    def _shape(
+        self, plan: Plan, frames: Frames, rows: Rows, logits_AV: Tensor, sums_A: Tensor
+    ) -> Unsaid:
         self._settle()
         try:
-            return self._sampler.shape_(plan, logits_SV[: plan.num_sampled])
+            logits_SV = logits_AV[rows]
+            unsaid = self._sampler.shape_(plan, logits_SV)
+            if not isinstance(rows, slice):
+                logits_AV[rows] = logits_SV
+            return unsaid
         except Exception:
             if self._mirror is not None:
-                self._model.choose(frame, logits_SV, sums_S)  # the other ranks wait for ids
+                self._model.choose(frames, logits_AV, sums_A)  # the other ranks wait for ids
             raise
 
     def _settle(self) -> None:
@@ -212,13 +243,27 @@ class StagedSteps:
         """Beside the steps in flight: what is read here was computed by a step that is over."""
         return nullcontext() if self._aside is None else torch.cuda.stream(self._aside)
 
-    def _send_back(self, plan: Plan, result: Tensor) -> StagedLaunch:
+    def _send_back(self, plan: Plan, result: Tensor, rows: Rows) -> StagedLaunch:
         buffer, event = self._returns[self._turn], self._events[self._turn]
         self._turn = (self._turn + 1) % len(self._returns)
         returned = buffer[: result.numel()].view(result.shape)
         returned.copy_(result, non_blocking=True)
         if event is not None:
             event.record()
-        launched = StagedLaunch(self, plan, returned.numpy()[:, : plan.num_sampled], event)
+        launched = StagedLaunch(self, plan, returned.numpy(), event, rows)
         self._unsettled.append(launched)
         return launched
+
+
+def _rows(plans: Sequence[Plan], frames: Frames) -> Rows:
+    """Where the sampled rows of a step lie among those of its frames: one group's after another."""
+    if len(plans) == 1:
+        return slice(plans[0].num_sampled)
+    firsts = accumulate(frames.num_rows, initial=0)
+    own = [first + np.arange(p.num_sampled) for first, p in zip(firsts, plans, strict=False)]
+    return np.concatenate(own)
+
+
+def _first_tokens(plans: Sequence[Plan]) -> NDArray[np.int32]:
+    """Where each group's tokens begin among those of the step, and their end."""
+    return np.cumsum([0, *(plan.num_tokens for plan in plans)], dtype=np.int32)

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model over staged inputs, its decode steps captured: on every rank alike.
 
-Shapes: T tokens, S sampled rows, V vocabulary.
+Where groups of ranks have other requests, a step has a frame for each group. A rank has its own,
+and the leading one has all, because it chooses ids for all.
+
+Shapes: T tokens, S sampled rows of a group, A those of all groups, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,15 +23,45 @@ from tokenlight.runner.resolve import ResolvedConfig
 from tokenlight.runner.sampler import RowParams
 from tokenlight.runner.staging import Frame, Size, Staging
 
-# Logits, float32 [S, V], and what rows ask for -> ids, int32 [S].
-Choose = Callable[[Tensor, RowParams], Tensor]
+# Logits, float32 [A, V], what rows ask for, by group, and how many rows they are -> ids, int32 [A].
+Choose = Callable[[Tensor, Sequence[RowParams], int], Tensor]
+
+
+def _as_they_are(logits_SV: Tensor, num_rows: Sequence[int]) -> Tensor:
+    return logits_SV
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rank stands among groups of ranks with other requests."""
+
+    num_groups: int = 1
+    group: int = 0
+    is_leading: bool = True
+    collect: Callable[[Tensor, Sequence[int]], Tensor] = _as_they_are
+    """Logits of this group's rows, how many rows each group has -> on the leading rank, all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """A step's inputs: those of this rank's group, and on the leading rank the other groups'."""
+
+    own: Frame
+    sizes: Sequence[Size]
+    """Of each group's."""
+    others: Sequence[Frame] = ()
+
+    @property
+    def num_rows(self) -> list[int]:
+        """Sampled ones of each group."""
+        return [size.num_sampled for size in self.sizes]
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """Decode steps of up to so many requests."""
+    """Decode steps of up to so many requests of each group."""
 
-    frame: Frame
+    frames: Frames
     whole: Recorded
     """Forward and choice: gives what travels back."""
     forward: Recorded
@@ -39,59 +72,85 @@ class StagedModel:
     """Runs what lies in a frame, and keeps the ids that it chose where the next step looks."""
 
     def __init__(
-        self, model: CompiledModel, kv: KvCache, config: ResolvedConfig, choose: Choose
+        self,
+        model: CompiledModel,
+        kv: KvCache,
+        config: ResolvedConfig,
+        choose: Choose,
+        place: Place,
     ) -> None:
         self._model = model
         self._choose = choose
+        self._place = place
         self._device = torch.device(config.device)
-        self.staging = Staging(config, kv, self._device)
+        num_stagings = place.num_groups if place.is_leading else 1
+        self.stagings = [Staging(config, kv, self._device) for _ in range(num_stagings)]
+        """This rank's group's, and on the leading rank the others', whose requests it knows."""
         recorder: Recorder = CudaGraphs() if self._device.type == "cuda" else Rerun()
         # The largest first: the others fit into the memory that it takes.
         self.captured = {
             rows: self._capture(rows, recorder) for rows in sorted(config.graph_rows, reverse=True)
         }
 
-    def captured_for(self, size: Size) -> Captured | None:
+    def captured_for(self, sizes: Sequence[Size]) -> Captured | None:
         """Of the fewest rows that hold a step; only where each request has one sampled token."""
-        if not size.num_tokens == size.num_requests == size.num_sampled:
-            return None
-        fitting = [rows for rows in self.captured if rows >= size.num_tokens]
+        most = 0
+        for num_tokens, num_requests, num_sampled in sizes:
+            if not num_tokens == num_requests == num_sampled:
+                return None
+            most = max(most, num_tokens)
+        fitting = [rows for rows in self.captured if rows >= most]
         return self.captured[min(fitting)] if fitting else None
+
+    def frames(self, sizes: Sequence[Size]) -> Frames:
+        """For a step of such sizes, of each group, that is not captured."""
+        if not self._place.is_leading:
+            return Frames(self.stagings[0].frame(sizes[self._place.group]), sizes)
+        own, *others = (s.frame(size) for s, size in zip(self.stagings, sizes, strict=True))
+        return Frames(own, sizes, others)
 
     @torch.inference_mode()
     def _capture(self, rows: int, recorder: Recorder) -> Captured:
-        frame = self.staging.frame(Size(rows, rows, rows))
-        self.staging.put_padding(frame)
+        frames = self.frames([Size(rows, rows, rows)] * self._place.num_groups)
+        for staging, frame in zip(self.stagings, (frames.own, *frames.others), strict=True):
+            staging.put_padding(frame)
 
         def whole() -> tuple[Tensor, ...]:
-            return (self.choose(frame, *self.forward(frame)),)
+            return (self.choose(frames, *self.forward(frames)),)
 
         return Captured(
-            frame, recorder.record(whole), recorder.record(partial(self.forward, frame))
+            frames, recorder.record(whole), recorder.record(partial(self.forward, frames))
         )
 
-    def forward(self, frame: Frame) -> tuple[Tensor, Tensor]:
+    def forward(self, frames: Frames) -> tuple[Tensor, Tensor]:
         """Logits, and their sums: one infinity or NaN in a row makes its sum one."""
-        logits_SV = self._model(self._known_step(frame))
-        return logits_SV, logits_SV.sum(1)
+        logits_SV = self._model(self._known_step(frames.own))
+        logits_AV = self._place.collect(logits_SV, frames.num_rows)
+        return logits_AV, logits_AV.sum(1)
 
-    def hidden(self, frame: Frame) -> Tensor:
+    def hidden(self, frames: Frames) -> Tensor:
         """What the last layer gives."""
-        return self._model.hidden(self._known_step(frame))
+        return self._model.hidden(self._known_step(frames.own))
 
-    def logits(self, x_TD: Tensor, rows_S: Tensor) -> Tensor:
-        """Of some rows of `hidden`."""
-        return self._model.logits(x_TD, rows_S.to(self._device))
+    def logits(self, x_TD: Tensor, rows_S: Tensor, num_rows: Sequence[int]) -> Tensor:
+        """Of some rows of `hidden`, and so many of each group."""
+        return self._place.collect(self._model.logits(x_TD, rows_S.to(self._device)), num_rows)
 
-    def choose(self, frame: Frame, logits_SV: Tensor, sums_S: Tensor) -> Tensor:
-        """Ids, and the bits of the sums: int32 [2, S]."""
-        ids_S = self._choose(logits_SV, frame.params)
-        self.staging.last_ids.index_copy_(0, frame.sampled_slots, ids_S)
-        return torch.stack([ids_S, sums_S.view(torch.int32)])
+    def choose(self, frames: Frames, logits_AV: Tensor, sums_A: Tensor) -> Tensor:
+        """Ids, and on the leading rank the bits of the sums: int32 [2, A]."""
+        num_rows, frame = frames.num_rows, frames.own
+        params = [each.params for each in (frame, *frames.others)]
+        ids_A = self._choose(logits_AV, params, sum(num_rows))
+        first = sum(num_rows[: self._place.group])
+        own_S = ids_A[first : first + frame.size.num_sampled]
+        self.stagings[0].last_ids.index_copy_(0, frame.sampled_slots, own_S)
+        if not self._place.is_leading:
+            return ids_A
+        return torch.stack([ids_A, sums_A.view(torch.int32)])
 
     def _known_step(self, frame: Frame) -> Step:
         """With the ids that only the device knows: each in its request's first row."""
-        step, last_ids = frame.step, self.staging.last_ids
+        step, last_ids = frame.step, self.stagings[0].last_ids
         sampled = last_ids.index_select(0, step.slots)
         if frame.size.num_tokens == frame.size.num_requests:
             ids_T = torch.where(step.token_ids_T < 0, sampled, step.token_ids_T)

@@ -7,6 +7,7 @@ put into it: the rows beyond are padding, which reads and writes one block that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
@@ -105,7 +106,10 @@ class Staging:
         self._kv = kv
         self._pad_slot = config.max_num_requests
         num_columns = -(-config.max_model_tokens // config.block_tokens)
-        largest = Size(config.max_step_tokens, config.max_num_requests, config.max_step_tokens)
+        num_tokens = config.max_step_tokens
+        # A group of ranks that has fewer tokens than another is padded by requests of one each.
+        num_requests = config.max_num_requests if config.num_groups == 1 else num_tokens
+        largest = Size(num_tokens, num_requests, num_tokens)
         num_words = sum(_words(each, largest) for each in _FIELDS) + 3 * _MAX_PATCHES
         # A step may be staged while `overlap` others have not been waited for.
         self._hosts = [
@@ -182,11 +186,12 @@ class Staging:
         if is_stale or len(patches) > _MAX_PATCHES:
             # After a step that failed on its way here, nobody knows what was applied.
             table, patches = np.array(plan.block_table), patches[:0]
+            is_stale = not table.size
         if len(patches):
             end += self._write_patches(patches, words[end:])
         put = Put(words[:end], (end - frame.num_words) // 3, table)
         self._queue(put, frame, turn)
-        self._is_stale = False
+        self._is_stale = is_stale  # as long as the group has no request, it has no table
         return put
 
     def repeat(self, put: Put, frame: Frame) -> None:
@@ -272,7 +277,10 @@ def _fill(plan: Plan, host: dict[str, NDArray[np.generic]], sampler: Sampler) ->
 
 
 def _pad(filled: Size, size: Size, host: dict[str, NDArray[np.generic]], pad_slot: int) -> None:
-    """Each row beyond the plan is a request of its own: one token at position 0."""
+    """Each row beyond the plan is a request of its own: one token at position 0.
+
+    Where sampled rows are padded, each such row is.
+    """
     if filled.num_requests == size.num_requests:
         return
     num_tokens, num_requests, num_sampled = filled
@@ -281,10 +289,19 @@ def _pad(filled: Size, size: Size, host: dict[str, NDArray[np.generic]], pad_slo
     host["query_starts"][num_requests:] = np.arange(num_tokens, size.num_tokens + 1)
     host["kv_lens"][num_requests:] = 1
     host["slots"][num_requests:] = pad_slot
-    host["sampled_rows"][num_sampled:] = np.arange(num_tokens, size.num_tokens)
+    padding = np.arange(num_tokens, size.num_tokens)
+    host["sampled_rows"][num_sampled:] = padding[: size.num_sampled - num_sampled]
     host["sampled_slots"][num_sampled:] = pad_slot
     for name, neutral in _NEUTRAL.items():
         host[name][num_sampled:] = neutral
+
+
+def sizes_of(plans: Sequence[Plan]) -> list[Size]:
+    """Of the groups' parts of a step, padded to equally many tokens by requests of one each."""
+    most = max(plan.num_tokens for plan in plans)
+    return [
+        Size(most, plan.num_requests + most - plan.num_tokens, plan.num_sampled) for plan in plans
+    ]
 
 
 def size_of(plan: Plan) -> Size:

@@ -31,6 +31,17 @@ def collect(logits_SV: Tensor, num_rows: Sequence[int], first_ranks: Sequence[in
     return all_SV
 
 
+def keep(logits_SV: Tensor, num_rows: Sequence[int]) -> Tensor:
+    """On the other ranks, as `collect` is called: the first of a group has the same."""
+    return logits_SV
+
+
+def hand_over(logits_SV: Tensor, num_rows: Sequence[int]) -> Tensor:
+    """On the first rank of another group, as `collect` is called."""
+    give(logits_SV)
+    return logits_SV
+
+
 def give(logits_SV: Tensor) -> None:
     """On the first rank of another group."""
     if len(logits_SV):

@@ -20,8 +20,9 @@ class TorchCommunicator:
     """Sums are added in rank order, whatever the number of rows: a row's bits do not depend on it.
 
     The process group of all ranks must be there. A smaller one is made by its members, when they
-    first call a collective of it. Between GPUs calls are queued on the current stream; all but the
-    exchanges of routed tokens may be captured in a graph, once they were run.
+    first call a collective of it. Between GPUs calls are queued on the current stream, and may be
+    captured in a graph once they were run: routed tokens are then sent to every rank, because who
+    wants them would have to be read by the host.
     """
 
     def __init__(self, device: str = "cpu") -> None:
@@ -75,15 +76,20 @@ class TorchCommunicator:
         experts, weights = torch.cat(self._gather(routes, group)).chunk(2, 1)
         experts = experts.contiguous()
         sends, holds = self._routes(experts, group, num_experts)
-        sent = torch.cat([x_TD[rows] for rows in sends])
-        x_UD = x_TD.new_zeros(len(experts), x_TD.shape[1])
-        x_UD[torch.cat(list(holds))] = self._exchange_rows(sent, sends, holds, group)
+        if self._is_capturing():
+            x_UD = _only(self._join(x_TD, group), holds)
+        else:
+            sent = torch.cat([x_TD[rows] for rows in sends])
+            x_UD = x_TD.new_zeros(len(experts), x_TD.shape[1])
+            x_UD[torch.cat(list(holds))] = self._exchange_rows(sent, sends, holds, group)
         return x_UD, experts, weights.contiguous().view(torch.float32)
 
     def scatter_routed(
         self, y_UD: Tensor, experts_UA: Tensor, *, group: Group, num_experts: int
     ) -> Tensor:
         wants, holds = self._routes(experts_UA, group, num_experts)
+        if self._is_capturing():
+            return self.reduce_scatter(_only(y_UD, holds), group=group, dim=0)
         sent = y_UD[torch.cat(list(holds))]
         received = self._exchange_rows(sent, holds, wants, group)
         y_TD = y_UD.new_zeros(len(y_UD) // len(group), y_UD.shape[1])
@@ -105,6 +111,10 @@ class TorchCommunicator:
         received = sent.new_empty(sum(sizes), sent.shape[1])
         dist.all_to_all_single(received, sent, sizes, counts, group=self._group(group))
         return received
+
+    def _is_capturing(self) -> bool:
+        """Whether what is called now will be repeated without the host."""
+        return self._is_cuda and torch.cuda.is_current_stream_capturing()
 
     def _gather(self, x: Tensor, group: Group) -> list[Tensor]:
         """Everybody's `x`, in rank order."""
@@ -136,6 +146,11 @@ class TorchCommunicator:
             make: Callable[..., dist.ProcessGroup] = dist.new_group
             self._groups[ranks] = make(list(ranks), use_local_synchronization=True)
         return self._groups[ranks]
+
+
+def _only(x_UD: Tensor, is_held: Tensor) -> Tensor:
+    """Zeros in the rows that are not: bool [ranks, T], their tokens one rank's after another's."""
+    return x_UD.masked_fill(~is_held.reshape(-1, 1), 0.0)
 
 
 def _sum(parts: list[Tensor]) -> Tensor:

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from tokenlight.models import CompiledModel
-from tokenlight.runner.ranks.collect import give
+from tokenlight.runner.ranks.collect import give, hand_over, keep
 from tokenlight.runner.ranks.message import Verb, Words, decode, unpack
 from tokenlight.runner.ranks.mirror import follow_mirror
 from tokenlight.runner.ranks.orders import RankOrders
 from tokenlight.runner.ranks.share import load_share, open_model
 from tokenlight.runner.ranks.steps import RankSteps, TableSize
+from tokenlight.runner.staged_model import Place
 from tokenlight.runner.timeline import Timeline
 
 
@@ -60,15 +61,23 @@ def follow_orders(
     checkpoint = open_model(orders.config)
     share = load_share(checkpoint, orders.config, rank=rank, timeline=Timeline())
     say_ready()
+    parallel = orders.config.parallel
+    group, place = divmod(rank, parallel.attn_width)
+    # The leading rank's group is its own; of another the first rank gives.
+    gives = bool(group) and not place
     if share.config.is_staged:
-        follow_mirror(share.model, share.kv, share.config, messages)
+        follow_mirror(
+            share.model,
+            share.kv,
+            share.config,
+            messages,
+            place=Place(parallel.dp, group, is_leading=False, collect=hand_over if gives else keep),
+        )
         return
-    group, place = divmod(rank, orders.config.parallel.attn_width)
     follow(
         share.model,
         RankSteps(share.kv, TableSize.of(share.config)),
         messages,
         group=group,
-        # The leading rank's group is its own; of another the first rank gives.
-        give_logits=give if group and not place else None,
+        give_logits=give if gives else None,
     )

@@ -25,7 +25,7 @@ class Shares:
 
     def rows(self, rows_S: Words) -> list[Words]:
         """Ascending rows of the step, as each group counts those that are its own."""
-        return _cut(rows_S, self.first_rows)
+        return cut_rows(rows_S, self.first_rows)
 
 
 def share_out(verb: Verb, step: Step, patches: Words, *, num_groups: int, num_slots: int) -> Shares:
@@ -43,7 +43,7 @@ def share_out(verb: Verb, step: Step, patches: Words, *, num_groups: int, num_sl
     firsts, first_slots = np.searchsorted(slots // num_slots, groups), groups * num_slots
     rows = starts[firsts]
     most = int(np.diff(rows).max())
-    sampled = _cut(step.sampled_rows.numpy(), rows)
+    sampled = cut_rows(step.sampled_rows.numpy(), rows)
     ids, positions, kv_lens = (
         each.numpy() for each in (step.token_ids_T, step.positions_T, step.kv_lens)
     )
@@ -66,7 +66,8 @@ def share_out(verb: Verb, step: Step, patches: Words, *, num_groups: int, num_sl
     return Shares(tuple(message(group) for group in range(num_groups)), rows)
 
 
-def _cut(rows_S: Words, first_rows: Words) -> list[Words]:
+def cut_rows(rows_S: Words, first_rows: Words) -> list[Words]:
+    """Ascending rows of a step, as each group counts those between its first one and the next's."""
     places = np.searchsorted(rows_S, first_rows)
     return [
         rows_S[place:end] - first

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -17,6 +18,7 @@ from tokenlight.checkpoint import Checkpoint
 from tokenlight.config import EngineConfig
 from tokenlight.runner.machine import read_machine
 from tokenlight.runner.ranks.channel import Channel, GroupChannel
+from tokenlight.runner.ranks.collect import collect
 from tokenlight.runner.ranks.devices import check_gpus, device_of_launched
 from tokenlight.runner.ranks.followers import Followers
 from tokenlight.runner.ranks.guests import Guests
@@ -28,6 +30,7 @@ from tokenlight.runner.ranks.orders import RankOrders, pack_orders
 from tokenlight.runner.ranks.share import Seat, Share, join, make_store
 from tokenlight.runner.ranks.steps import RankSteps, TableSize
 from tokenlight.runner.resolve import model_shape, resolve_limits
+from tokenlight.runner.staged_model import Place
 
 
 class OtherRanks:
@@ -64,7 +67,10 @@ class OtherRanks:
     def mirror(self) -> Mirror:
         """By which staged steps are told; waits until the others have loaded."""
         self._wait_until_loaded()
-        return Mirror(self._channel.send)
+        parallel = self._config.parallel
+        first_ranks = range(0, parallel.num_ranks, parallel.attn_width)
+        place = Place(parallel.dp, collect=partial(collect, first_ranks=first_ranks))
+        return Mirror(self._channel.send, place=place)
 
     def note(self, patches: NDArray[np.int32]) -> None:
         """What a plan changed in the block tables."""
@@ -86,7 +92,6 @@ def find_ranks(checkpoint: Checkpoint, config: EngineConfig) -> OtherRanks | Non
         return None
     machine = read_machine()
     device = resolve_limits(config, model_shape(checkpoint, mesh_of(config)), machine).device
-    _check(config, device)
     launched = read_env().num_ranks
     if launched in (None, 1):
         check_gpus(device, config.parallel.num_ranks, machine.num_gpus)
@@ -128,18 +133,3 @@ def _orders(config: EngineConfig, device: str, store_port: int) -> RankOrders:
     return RankOrders(
         config=config, rank=0, device=device, store_port=store_port, log_level=current_level()
     )
-
-
-def _check(config: EngineConfig, device: str) -> None:
-    if device != "cpu" and config.parallel.dp > 1:
-        raise ConfigError(
-            f"--data-parallel-size {config.parallel.dp} runs on CPUs only: a GPU's steps are "
-            f"staged, and staged steps are one group's; use --tensor-parallel-size on GPUs, or "
-            f"give --device cpu"
-        )
-    overlap = config.scheduler.overlap
-    if overlap and config.parallel.dp > 1:
-        raise ConfigError(
-            f"--overlap-steps {overlap} is not available with --data-parallel-size "
-            f"{config.parallel.dp}; leave one of them out"
-        )
