@@ -61,7 +61,7 @@ def test_each_of_32_streams_gets_the_text_it_gets_alone(crowded_server: Server) 
     assert metric(server, "vllm:num_preemptions_total") > 0, "the pool must be too small for all"
     warm = [server.complete(prompt, limit).text for prompt, limit in asked]
     assert warm == cold
-    deadline_s = time.monotonic() + 5  # the engine tells its counts once a second
+    deadline_s = time.monotonic() + 60  # the engine tells its counts once a second
     while metric(server, "tokenlight_kv_blocks_free") != free_before:
         assert time.monotonic() < deadline_s, "blocks are missing at the end"
         time.sleep(0.1)
