@@ -91,10 +91,9 @@ class Loop:
         self._board = board
         self._overlap = overlap
         self._numbers = count()
-        self._ids: dict[
-            str, int
-        ] = {}  # unfinished requests: the client's name to the scheduler's number
-        self._names: dict[int, str] = {}  # and back
+        # Unfinished requests: the client's name to the scheduler's number, and back.
+        self._ids: dict[str, int] = {}
+        self._names: dict[int, str] = {}
         self._held: dict[str, Held] = {}
         self._in_flight: deque[Flight] = deque()
         self._num_bad_steps = 0
@@ -196,9 +195,7 @@ class Loop:
         self._board.step_started_s = now_s()
         try:
             return Flight(plan, self._runner.launch(plan))
-        except (
-            Exception
-        ) as fault:  # whatever a model or a kernel raises ends this step's requests, not the engine
+        except Exception as fault:  # it ends this step's requests, not the engine
             _log.exception(event("step_failed", num_requests=plan.num_requests))
             return Flight(plan, fault)
 

@@ -54,9 +54,7 @@ class Mailbox:
                 return
             try:
                 yield wire.decode_to_engine(data)
-            except (
-                msgspec.DecodeError
-            ) as fault:  # only a client of another version writes such a thing
+            except msgspec.DecodeError as fault:  # of a client of another version
                 _log.error(event("bad_message", num_bytes=len(data), fault=fault))
 
     def send(self, message: wire.FromEngine) -> None:

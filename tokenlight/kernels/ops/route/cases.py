@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -64,4 +65,4 @@ def _case(
 
 def _on(case: Case, device: str) -> Case:
     args = tuple(a if a is None else a.to(device) for a in case.args)
-    return Case(**{f: getattr(case, f) for f in case.__dataclass_fields__} | {"args": args})
+    return replace(case, args=args)
