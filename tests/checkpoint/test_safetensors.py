@@ -96,6 +96,14 @@ def test_an_unsupported_type_is_named(tmp_path: Path) -> None:
         read_safetensors(path)
 
 
+@pytest.mark.parametrize("dtype", [["F32"], {}, 5, None])
+def test_a_type_that_is_no_name_is_refused(tmp_path: Path, dtype: Any) -> None:
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(file_of({"a": {**row([4], 0, 16), "dtype": dtype}}))
+    with pytest.raises(UnsupportedCheckpoint, match=r"'a' is stored as .*supported are F32"):
+        read_safetensors(path)
+
+
 def test_an_absent_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointNotFound, match=r"absent\.safetensors"):
         read_safetensors(tmp_path / "absent.safetensors")

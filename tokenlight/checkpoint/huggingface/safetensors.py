@@ -87,7 +87,7 @@ def _entry(
     if not _are_counts(shape) or not _are_counts(offsets) or len(offsets) != 2:
         raise CheckpointCorrupt(f"{path}: tensor {name!r} has no shape or no place")
     dtype = row.get("dtype")
-    if dtype not in known:
+    if not isinstance(dtype, str) or dtype not in known:
         raise UnsupportedCheckpoint(
             f"{path}: tensor {name!r} is stored as {dtype}, which is not supported; "
             f"supported are {', '.join(known)}"
