@@ -28,6 +28,9 @@ class Ended:
     async def stop(self, *, grace_s: float) -> None:
         pass
 
+    def kill(self) -> None:
+        self.killed_s = time.monotonic()
+
 
 @pytest.fixture
 async def link(monkeypatch: pytest.MonkeyPatch):
@@ -66,3 +69,21 @@ async def test_who_never_connected_is_dead_at_once(link):
     with pytest.raises(EngineDead, match="ended with exit code 1"):
         await made.start(EngineConfig(), log_level="warning")
     assert len(heard.deaths) == 1
+
+
+async def test_an_engine_is_not_silent_while_the_machine_was_stopped(
+    link, monkeypatch: pytest.MonkeyPatch
+):
+    """A minute passes within one sleep: what counts is the silence after it."""
+    made, _ = link
+    made._process = Ended(None)
+    stopped_s = 0.0
+    monkeypatch.setattr(engine_link, "now_s", lambda: time.monotonic() + stopped_s)
+    monkeypatch.setattr(engine_link, "_LOST_AFTER_S", 0.4)
+    made._last_beat_s = time.monotonic()
+    ending = asyncio.create_task(made.end_if_silent())
+    await asyncio.sleep(0)
+    started_s, stopped_s = time.monotonic(), 60.0
+    async with asyncio.timeout(60):
+        await ending
+    assert made._process.killed_s - started_s > 0.3

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import selectors
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -73,6 +75,39 @@ def test_silence_is_borne_for_longer_while_a_rank_loads(
     theirs.send(READY)
     watched.wait_ready()
     assert lost.wait()[0] == (1, "said nothing for 0 s")
+    watched.await_end()
+    theirs.shutdown(socket.SHUT_WR)
+    watched.join(WAIT_S)
+
+
+def test_a_machine_that_was_stopped_loses_nobody(
+    pair, lost: Losses, monkeypatch: pytest.MonkeyPatch
+):
+    """A minute passes in one look, in which nobody could say anything; half a second does count."""
+    stopped_s = [0.0]
+    looks_s: list[float] = []
+    lost_s: list[float] = []
+
+    class Selector(selectors.DefaultSelector):
+        def select(self, timeout: float | None = None):
+            told = super().select(timeout)
+            looks_s.append(time.monotonic())
+            stopped_s[0] = 60.0 if len(looks_s) > 1 else 0.0
+            return told
+
+    def lose(rank: int, why: str) -> None:
+        lost_s.append(time.monotonic())
+        lost(rank, why)
+
+    monkeypatch.setattr(watch, "DefaultSelector", Selector)
+    monkeypatch.setattr(watch, "now_s", lambda: time.monotonic() + stopped_s[0])
+    monkeypatch.setattr(watch, "BEAT_PERIOD_S", 0.02)
+    monkeypatch.setattr(watch, "_LOST_AFTER_S", 0.5)
+    ours, theirs = pair
+    theirs.send(READY)
+    watched = Watch({1: ours.fileno()}, lose, beats=False)
+    assert lost.wait()[0] == (1, "said nothing for 0.5 s")
+    assert lost_s[0] - looks_s[1] > 0.4
     watched.await_end()
     theirs.shutdown(socket.SHUT_WR)
     watched.join(WAIT_S)

@@ -129,8 +129,12 @@ class Link:
 
     async def end_if_silent(self) -> None:
         """For ever, look now and then: an engine that other ranks wait for may not hang."""
+        period_s = _LOST_AFTER_S / 8
         while True:
-            await asyncio.sleep(_LOST_AFTER_S / 8)
+            look_s = now_s()
+            await asyncio.sleep(period_s)
+            # What held this process up, a machine that was stopped, may have held up the engine.
+            self._last_beat_s += max(0.0, now_s() - look_s - 2 * period_s)
             self.receive()
             silent_s = now_s() - self._last_beat_s
             if silent_s > _LOST_AFTER_S and self._process is not None:

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from selectors import EVENT_READ, DefaultSelector
+from selectors import EVENT_READ, BaseSelector, DefaultSelector, SelectorKey
 
 from tokenlight.base.clock import now_s
 
@@ -71,7 +71,7 @@ class Watch:
                 if self._beats and now_s() >= beat_s:
                     self.say(BEAT)
                     beat_s = now_s() + BEAT_PERIOD_S
-                for key, _ in selector.select(BEAT_PERIOD_S):
+                for key, _ in _look(selector, heard_s):
                     said = _read(key.fd)
                     if not said:
                         selector.unregister(key.fd)
@@ -89,6 +89,19 @@ class Watch:
     def _miss(self, rank: int, why: str) -> None:
         if not self._is_end_awaited:
             self._lose(rank, why)
+
+
+def _look(selector: BaseSelector, heard_s: dict[int, float]) -> list[tuple[SelectorKey, int]]:
+    """Who has said something, within a beat.
+
+    What held this process up for longer, a machine that was stopped, may have held up the others.
+    """
+    look_s = now_s()
+    told = selector.select(BEAT_PERIOD_S)
+    late_s = max(0.0, now_s() - look_s - 2 * BEAT_PERIOD_S)
+    for rank in heard_s:
+        heard_s[rank] += late_s
+    return told
 
 
 def _read(end: int) -> bytes:
