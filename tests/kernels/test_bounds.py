@@ -8,6 +8,7 @@ import torch
 
 from tokenlight import kernels
 from tokenlight.kernels import FORMATS
+from tokenlight.kernels.formats.tile16 import TILE16
 
 
 def batch(**changed: Any) -> dict[str, torch.Tensor]:
@@ -98,6 +99,15 @@ def test_embedding_refuses_an_id_outside(token_id: int) -> None:
 def test_linear_refuses_a_weight_of_another_width() -> None:
     with pytest.raises(ValueError, match=r"f32 weight of \[4, 8\] does not take 7 features"):
         kernels.linear(torch.zeros(2, 7), torch.zeros(4, 8), None, format=FORMATS["f32"])
+
+
+@pytest.mark.parametrize(
+    ("n", "complaint"), [(31, "even number of rows, got 31"), (64, "does not")]
+)
+def test_gates_and_ups_are_refused_as_a_product_is(n: int, complaint: str) -> None:
+    weight = torch.zeros(n, TILE16["q8_0"].row_bytes(64), dtype=torch.uint8)
+    with pytest.raises(ValueError, match=complaint):
+        kernels.linear_silu_mul(torch.zeros(2, 96), weight, None, format=TILE16["q8_0"])
 
 
 def test_rope_refuses_more_angles_than_dimensions() -> None:

@@ -12,6 +12,13 @@ from tokenlight.kernels.ops.linear.contract import linear
 
 @linear.implement("cpu", device="cpu", dtypes=F32, formats=WEIGHT_FORMATS, rank=TUNED)
 def cpu(x_TK: Tensor, weight: Tensor, bias_N: Tensor | None, *, format: Format) -> Tensor:
+    return multiply(x_TK, weight, bias_N, format, is_gated=False)
+
+
+def multiply(
+    x_TK: Tensor, weight: Tensor, bias_N: Tensor | None, format: Format, *, is_gated: bool
+) -> Tensor:
+    """`linear`, or where it is gated `linear_silu_mul`; `weight` must be of a format for it."""
     num_tokens, k = x_TK.shape
     n, width = weight.shape
     if (
@@ -27,9 +34,9 @@ def cpu(x_TK: Tensor, weight: Tensor, bias_N: Tensor | None, *, format: Format) 
         if bias_N.shape != (n,) or bias_N.dtype != torch.float32 or not bias_N.is_contiguous():
             raise ValueError(f"want a float32 bias of {n}, got {bias_N.dtype} {list(bias_N.shape)}")
         bias = bias_N.data_ptr()
-    y_TN = torch.empty(num_tokens, n)
+    y = torch.empty(num_tokens, n // 2 if is_gated else n)
     _cpu.linear(
-        y_TN.data_ptr(),
+        y.data_ptr(),
         x_TK.data_ptr(),
         weight.data_ptr(),
         bias,
@@ -38,8 +45,9 @@ def cpu(x_TK: Tensor, weight: Tensor, bias_N: Tensor | None, *, format: Format) 
         k,
         x_TK.stride(0),
         WEIGHT_FORMATS[format],
+        is_gated=is_gated,
     )
-    return y_TN
+    return y
 
 
 @linear.enter("cpu")
