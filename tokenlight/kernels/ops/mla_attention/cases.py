@@ -4,7 +4,13 @@ from typing import NamedTuple
 import torch
 
 from tokenlight.kernels.case import Case, Part, generator
-from tokenlight.kernels.ops.paged_attention.cases import Batch, make_batch, pool_blocks
+from tokenlight.kernels.ops.paged_attention.cases import (
+    Batch,
+    cut_requests,
+    make_batch,
+    pool_blocks,
+    request_part,
+)
 
 
 class Shape(NamedTuple):
@@ -44,33 +50,11 @@ def benches(device: str) -> list[Case]:
 
 
 def parts(case: Case) -> list[Part]:
-    """Each request alone, its last token alone, and its queries in two chunks."""
-    q_THC, q_THr, cache, query_starts, kv_lens, block_table, slots = case.args
-    made = []
-    for r, kv_len in enumerate(kv_lens.tolist()):
-        start, stop = query_starts[r : r + 2].tolist()
-        half = (start + stop) // 2
-        for first, last in {(start, stop), (stop - 1, stop), (start, half), (half, stop)}:
-            if first == last:
-                continue
-            batch = Batch(
-                query_starts=torch.tensor([0, last - first], dtype=torch.int32),
-                kv_lens=torch.tensor([kv_len - (stop - last)], dtype=torch.int32),
-                block_table=block_table,
-                slots=slots[r : r + 1],
-            )
-            rows = slice(first, last)
-            args = (q_THC[rows], q_THr[rows], cache, *(b.to(q_THC.device) for b in batch))
-            made.append(_part(case, args, rows))
-    return made
-
-
-def _part(case: Case, args: tuple[torch.Tensor, ...], rows: slice) -> Part:
-    return Part(
-        case=Case(name=f"{case.name}[{rows.start}:{rows.stop}]", args=args, kwargs=case.kwargs),
-        of_part=lambda outs: outs,
-        of_whole=lambda outs: [outs[0][rows]],
-    )
+    q_THC, q_THr, cache, *batch = case.args
+    return [
+        request_part(case, (q_THC[rows], q_THr[rows], cache, *cut), rows)
+        for rows, cut in cut_requests(Batch(*batch))
+    ]
 
 
 def _case(name: str, shape: Shape, device: str) -> Case:

@@ -109,8 +109,16 @@ def benches(device: str) -> list[Case]:
 
 
 def parts(case: Case) -> list[Part]:
+    q_THd, k_cache, v_cache, *batch = case.args[:7]
+    return [
+        request_part(case, (q_THd[rows], k_cache, v_cache, *cut, *case.args[7:]), rows)
+        for rows, cut in cut_requests(Batch(*batch))
+    ]
+
+
+def cut_requests(batch: Batch) -> list[tuple[slice, Batch]]:
     """Each request alone; its last token alone, as a decode; and its queries in two chunks."""
-    q_THd, k_cache, v_cache, query_starts, kv_lens, block_table, slots, *sinks = case.args
+    query_starts, kv_lens, block_table, slots = batch
     made = []
     for r, kv_len in enumerate(kv_lens.tolist()):
         start, stop = query_starts[r : r + 2].tolist()
@@ -118,24 +126,17 @@ def parts(case: Case) -> list[Part]:
         for first, last in {(start, stop), (stop - 1, stop), (start, half), (half, stop)}:
             if first == last:
                 continue
-            batch = Batch(
+            cut = Batch(
                 query_starts=torch.tensor([0, last - first], dtype=torch.int32),
                 kv_lens=torch.tensor([kv_len - (stop - last)], dtype=torch.int32),
                 block_table=block_table,
                 slots=slots[r : r + 1],
             )
-            args = (
-                q_THd[first:last],
-                k_cache,
-                v_cache,
-                *(b.to(q_THd.device) for b in batch),
-                *sinks,
-            )
-            made.append(_part(case, args, slice(first, last)))
+            made.append((slice(first, last), Batch(*(t.to(slots.device) for t in cut))))
     return made
 
 
-def _part(case: Case, args: tuple[Any, ...], rows: slice) -> Part:
+def request_part(case: Case, args: tuple[Any, ...], rows: slice) -> Part:
     return Part(
         case=Case(name=f"{case.name}[{rows.start}:{rows.stop}]", args=args, kwargs=case.kwargs),
         of_part=lambda outs: outs,
