@@ -7,14 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 
 from tests.processes import is_asleep, wait_until
 from tests.server.fake_engine import FakeEngine
-from tests.server.running import RunningServer, running
+from tests.server.running import MODEL, RunningServer, running
+from tests.server.tls import CERTIFICATE, KEY
 from tokenlight.cli import EXIT_USAGE, main
-from tokenlight.cli.talk import Answer
+from tokenlight.cli.talk import Answer, AnswerFailed, Server
 
 
 def start_chat(server: RunningServer, *argv: str) -> subprocess.Popen:
@@ -86,6 +88,20 @@ def test_a_terminal_without_utf_8_does_not_end_the_chat():
     assert done.returncode == 0, done.stderr
     assert prompts(engine) == ["system: café\nuser: naïve \ufffd\nassistant:"]
     assert b"ol\\xe9\n" in done.stdout
+
+
+def test_a_certificate_of_its_own_is_named_in_ssl_cert_file(tmp_path, monkeypatch):
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    certificate.write_text(CERTIFICATE)
+    key.write_text(KEY)
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    with running(ssl_certfile=str(certificate), ssl_keyfile=str(key)) as made:
+        untold = pytest.raises(AnswerFailed, match="name its certificate in SSL_CERT_FILE")
+        with closing(Server(made.url, None)) as server, untold:
+            server.model()
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        with closing(Server(made.url, None)) as server:
+            assert server.model() == MODEL
 
 
 def test_a_temperature_that_is_no_number_is_wrong_usage(capsys):

@@ -57,7 +57,12 @@ class Server:
         # A proxy of the environment cannot reach this machine's own loopback.
         is_local = base.host in ("127.0.0.1", "localhost", "::1")
         self._client = httpx.Client(
-            base_url=base, headers=headers, timeout=timeout, trust_env=not is_local
+            base_url=base,
+            headers=headers,
+            timeout=timeout,
+            trust_env=not is_local,
+            # Of a server's own certificate: SSL_CERT_FILE holds here too.
+            verify=httpx.create_ssl_context() if base.scheme == "https" else True,
         )
 
     def close(self) -> None:
@@ -74,9 +79,15 @@ class Server:
             _check(answer)
             name: str = answer.json()["data"][0]["id"]
         except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+            is_untrusted = "CERTIFICATE_VERIFY_FAILED" in str(error)
+            advice = (
+                "name its certificate in SSL_CERT_FILE"
+                if is_untrusted
+                else "check --url, or leave it out to start a server"
+            )
             raise AnswerFailed(
                 f"{self._client.base_url} does not answer as an OpenAI server would ({error}); "
-                f"check --url, or leave it out to start a server"
+                f"{advice}"
             ) from None
         return name
 
