@@ -56,7 +56,9 @@ def greedy(twin: PreTrainedModel, prompt: list[int], num_new: int = NUM_NEW) -> 
     return told[len(prompt) :]
 
 
-def config_of(path: Path, parallel: ParallelConfig, overlap: int, **cache: object) -> EngineConfig:
+def config_of(
+    path: Path, parallel: ParallelConfig, overlap: int = 0, **cache: object
+) -> EngineConfig:
     return EngineConfig(
         model=ModelConfig(model=str(path)),
         cache=CacheConfig(block_tokens=BLOCK_TOKENS, **cache),
