@@ -26,6 +26,9 @@ from tokenlight.checkpoint.rope_config import rope_context_tokens, rope_paramete
 
 MIN_HEAD_DIM = 4
 
+# Keys of models that scale what others do not, where the model's defaults have them.
+_SCALES = ("_multiplier", "logits_scaling")
+
 FULL, SLIDING = "full_attention", "sliding_attention"
 
 
@@ -101,6 +104,7 @@ class _Completion(CheckedKeys):
             "query_pre_attn_scalar": self.positive("query_pre_attn_scalar", float(head_dim)),
             "attn_logit_softcapping": self._softcap("attn_logit_softcapping"),
             "final_logit_softcapping": self._softcap("final_logit_softcapping"),
+            **{key: self.positive(key) for key in self._defaults if key.endswith(_SCALES)},
             "bos_token_id": self._token_id("bos_token_id"),
             "eos_token_id": self._token_ids("eos_token_id"),
             **(expert_keys(self, len(layer_types)) if has_experts(self._defaults) else {}),
