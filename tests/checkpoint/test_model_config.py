@@ -226,6 +226,7 @@ def test_token_ids() -> None:
 
 
 EXPERTS = {"model_type": "deepseek_v3"}
+GRANITE = {**LLAMA, "model_type": "granite", "residual_multiplier": 0.22}
 CORRUPT: dict[str, tuple[dict[str, Any], str]] = {
     "missing": ({"hidden_size": None}, "hidden_size is missing"),
     "text": ({"vocab_size": "1000"}, "vocab_size is '1000'"),
@@ -269,9 +270,18 @@ def test_a_value_that_cannot_be(changes: dict[str, Any], what: str) -> None:
         complete_config({**LLAMA, **changes}, Path("config.json"))
 
 
+def test_numbers_that_only_one_model_has_are_checked() -> None:
+    config = complete_config(GRANITE, Path("config.json"))
+    assert config["residual_multiplier"] == 0.22
+    assert config["logits_scaling"] == 1.0
+    assert "logits_scaling" not in complete_config(LLAMA, Path("config.json"))
+    with pytest.raises(CheckpointCorrupt, match="residual_multiplier is 'much'"):
+        complete_config({**GRANITE, "residual_multiplier": "much"}, Path("config.json"))
+
+
 UNSUPPORTED: dict[str, tuple[dict[str, Any], str]] = {
     "type": ({"model_type": "mamba"}, "'mamba' is not supported; supported are llama, mistral"),
-    "no type": ({"model_type": None}, "None is not supported"),
+    "no type": ({"model_type": None}, "no model_type is given; supported are llama"),
     "activation": ({"hidden_act": "relu"}, "hidden_act is 'relu'; only 'silu'"),
     "rope": ({"rope_scaling": {"type": "longrope"}}, "'longrope' is not supported"),
     "partial": ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),

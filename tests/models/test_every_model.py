@@ -138,6 +138,15 @@ VARIANTS = {
     ),
     "qwen3-biases": Variant(model_type="qwen3", changes={"attention_bias": True}),
     "seed_oss": Variant(model_type="seed_oss", architecture="seed_oss", changes={"head_dim": 32}),
+    "granite": Variant(
+        model_type="granite",
+        changes={
+            "embedding_multiplier": 12.0,
+            "attention_multiplier": 0.4,
+            "residual_multiplier": 0.22,
+            "logits_scaling": 0.125,
+        },
+    ),
     "qwen3_moe": Variant(
         model_type="qwen3_moe",
         architecture="qwen3moe",

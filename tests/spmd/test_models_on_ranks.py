@@ -70,6 +70,7 @@ DENSE = (
     "qwen2-tied-yarn",
     "qwen3-biases",
     "seed_oss",
+    "granite",
     "gemma2",
     "gemma3",
 )

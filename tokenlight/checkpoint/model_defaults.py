@@ -74,6 +74,13 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 524288,
         "attention_bias": True,
     },
+    "granite": {
+        **_COMMON,
+        "embedding_multiplier": 1.0,
+        "attention_multiplier": 1.0,
+        "residual_multiplier": 1.0,
+        "logits_scaling": 1.0,
+    },
     "qwen3_moe": {
         **_COMMON,
         "max_position_embeddings": 32768,
