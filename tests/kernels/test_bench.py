@@ -118,7 +118,7 @@ def test_each_kernel_is_measured_beside_the_reference() -> None:
 # What takes seconds to make: weights in each format, of experts, of an 8B model.
 LARGE = {
     "embedding", "embedding_slice", "linear", "linear_add", "linear_silu_mul", "moe",
-    "norm_linear", "norm_linear_silu_mul", "paged_attention",
+    "norm_linear", "norm_linear_silu_mul", "paged_attention", "softcap",
 }  # fmt: skip
 
 

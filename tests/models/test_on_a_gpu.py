@@ -32,6 +32,7 @@ WAYS = {
     "sm90-bf16-fp8": (90, BF16, F8),
     "sm90-f32": (90, F32, F32),
 }
+QUICK = ("sm80-bf16", "sm90-bf16", "sm90-bf16-fp8")
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def bound(folder: Path, model_type: str, dtype: torch.dtype, kv_dtype: torch.dty
 @pytest.mark.parametrize(
     ("model_type", "way"),
     [
-        (model_type, way)
+        pytest.param(model_type, way, marks=() if way in QUICK else pytest.mark.slow)
         for model_type in MODELS
         for way, (_, _, kv_dtype) in WAYS.items()
         if not (kv_dtype is F8 and keeps_latents(model_type))
