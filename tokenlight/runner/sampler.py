@@ -181,8 +181,6 @@ class Sampler:
 
     def _shapers_of(self, request_ids: NDArray[np.int64]) -> list[tuple[int, RowShaper]]:
         """Each row's shapers, in their order."""
-        if not self._shapers:
-            return []
         return [
             (row, shaper)
             for row, request_id in enumerate(request_ids)
