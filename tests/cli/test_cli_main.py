@@ -37,6 +37,9 @@ def test_version(capsys):
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [
+        (["serve", "--config", ""], EXIT_USAGE, "--config is empty; give it a value"),
+        (["pull", ""], EXIT_USAGE, "MODEL is empty; give it a value"),
+        (["plan", ""], EXIT_USAGE, "MODEL is empty; give it a value"),
         (["srve"], EXIT_USAGE, "unknown command 'srve' (did you mean serve?)"),
         (["serve", "--prt", "1"], EXIT_USAGE, "unknown flag --prt (did you mean --port?)"),
         (["serve", "--port", "x"], EXIT_USAGE, "--port must be a whole number, got 'x'"),

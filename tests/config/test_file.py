@@ -50,6 +50,7 @@ def test_nothing_said_is_nothing_set(tmp_path, text):
         ("port: http", "--port must be a whole number, got 'http'"),
         ("port: 1.5", "--port must be a whole number, got '1.5'"),
         ("port: true", "port must be one value, got True"),
+        ("max-num-seqs: 2\nmax_num_seqs: 3", "max-num-seqs is there twice"),
         ("api-key: ''", "--api-key is empty"),
         ("model: ''", "MODEL is empty"),
         ("client-timeout: .nan", "--client-timeout must be a finite number"),

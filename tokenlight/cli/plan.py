@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tokenlight.base.errors import CheckpointNotFound, ConfigError
 from tokenlight.cli.plan_svg import draw
 from tokenlight.config import ParallelConfig
-from tokenlight.config.flags import build, flags_of, given
+from tokenlight.config.flags import build, flags_of, given, refuse_empty
 
 if TYPE_CHECKING:
     from tokenlight.checkpoint import Checkpoint
@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    refuse_empty("MODEL", args.model)
     asked = build(ParallelConfig, given(args, ParallelConfig))
     plan = _plan(_open(args.model, args.revision), asked, args)
     if args.svg:

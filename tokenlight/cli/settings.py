@@ -13,7 +13,7 @@ from tokenlight.base.env import Env
 from tokenlight.checkpoint import FetchProgress, locate_model
 from tokenlight.config import EngineConfig, ServerConfig
 from tokenlight.config.file import read_file
-from tokenlight.config.flags import build, given
+from tokenlight.config.flags import build, given, refuse_empty
 
 
 def server_config(args: argparse.Namespace, env: Env, file: Mapping[str, object]) -> ServerConfig:
@@ -30,7 +30,10 @@ def engine_config(args: argparse.Namespace, env: Env, file: Mapping[str, object]
 
 def from_file(args: argparse.Namespace) -> dict[str, object]:
     """What the file of --config says, if one is named."""
-    return read_file(Path(args.config), EngineConfig, ServerConfig) if args.config else {}
+    if args.config is None:
+        return {}
+    refuse_empty("--config", args.config)
+    return read_file(Path(args.config), EngineConfig, ServerConfig)
 
 
 def with_model_files(config: EngineConfig, env: Env) -> EngineConfig:

@@ -31,6 +31,8 @@ def read_file(path: Path, *configs: type) -> dict[str, object]:
             raise ConfigError(f"{path}: {name} is refused: {REFUSED[f'--{key}']}")
         if key not in flags:
             raise ConfigError(f"{path}: unknown name {name}{nearest(key, list(flags))}")
+        if flags[key].path in values:
+            raise ConfigError(f"{path}: {key} is there twice, with _ and with -; keep one")
         if value is not None:
             values[flags[key].path] = _value(path, flags[key], value)
     return values

@@ -84,8 +84,7 @@ class Flag:
             if text not in self.choices:
                 raise ConfigError(f"{asked} must be {_either(self.choices)}, got {text!r}")
             return text
-        if not text.strip():  # "$MODEL" of a variable that is not set
-            raise ConfigError(f"{asked} is empty; give it a value, or leave it out")
+        refuse_empty(asked or self.path, text)
         if not _is_text(text):
             raise ConfigError(
                 f"{asked} {text!a} is not text in this locale ({sys.getfilesystemencoding()}); "
@@ -96,6 +95,12 @@ class Flag:
             return convert(text)
         except ValueError:
             raise ConfigError(f"{asked} must be {wanted}, got {text!r}") from None
+
+
+def refuse_empty(name: str, text: str) -> None:
+    """Raises ConfigError where "$MODEL" was typed and the variable is not set."""
+    if not text.strip():
+        raise ConfigError(f"{name} is empty; give it a value, or leave it out")
 
 
 def flags_of(config: type, prefix: str = "") -> Iterator[Flag]:

@@ -4,7 +4,9 @@
 from dataclasses import dataclass, field, fields
 
 from tokenlight.base.errors import ConfigError
-from tokenlight.config.field import flag
+from tokenlight.config.field import FLAG, flag
+
+_MOST_RANKS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +40,9 @@ class ParallelConfig:
     def __post_init__(self) -> None:
         for each in fields(self):
             size = getattr(self, each.name)
-            if size is not None and size < 1:
-                raise ConfigError(f"{each.metadata['flag']['name']} must be at least 1, got {size}")
+            if size is not None and not 1 <= size <= _MOST_RANKS:
+                name = each.metadata[FLAG]["name"]
+                raise ConfigError(f"{name} must be from 1 to {_MOST_RANKS}, got {size}")
         for width, groups, names in (
             (self.attn_width, self.dp, "--attn-tp-size x --data-parallel-size"),
             (self.moe_width, self.ep, "--moe-tp-size x --expert-parallel-size"),
@@ -49,6 +52,8 @@ class ParallelConfig:
                     f"{names} is {width} x {groups}, but there are {self.num_ranks} ranks; the "
                     f"product must be that number"
                 )
+        if self.num_ranks > _MOST_RANKS:
+            raise ConfigError(f"{self.num_ranks} ranks are asked for, at most {_MOST_RANKS} can be")
 
     @property
     def attn_width(self) -> int:
