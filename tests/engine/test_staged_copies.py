@@ -4,8 +4,10 @@
 The device is the CPU here: what would travel is a `copy_` between two of its tensors.
 """
 
+from collections import deque
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -85,3 +87,31 @@ def test_what_travels_is_pinned_on_the_host(rig: Rig, monkeypatch) -> None:
     asked.clear()
     Staging(config, rig.runner._kv, torch.device("cuda"))
     assert asked == [True] * 3
+
+
+@pytest.mark.parametrize("overlap", [0, 1, 2])
+def test_what_a_step_reads_stays_until_it_is_waited_for(rig: Rig, monkeypatch, overlap) -> None:
+    """A device may copy it as late as that; here it was copied at once, and so is looked at."""
+    put, finish = Staging.put, StagedSteps.finish
+    in_flight: deque[tuple[np.ndarray, np.ndarray]] = deque()
+    most, is_kept = 0, []
+
+    def remembered(staging: Staging, *args: Any) -> Any:
+        nonlocal most
+        done = put(staging, *args)
+        in_flight.append((done.words, done.words.copy()))
+        most = max(most, len(in_flight))
+        return done
+
+    def compared(steps: StagedSteps, launched: Any) -> Any:
+        words, before = in_flight.popleft()
+        is_kept.append(np.array_equal(words, before))
+        return finish(steps, launched)
+
+    monkeypatch.setattr(Staging, "put", remembered)
+    monkeypatch.setattr(StagedSteps, "finish", compared)
+    answers, _ = staged(rig, overlap=overlap, is_captured=True).play({0: REQUESTS})
+    assert all(each.error is None for each in answers.values())
+    assert most == overlap + 1
+    assert len(is_kept) > 30
+    assert all(is_kept)
