@@ -27,6 +27,7 @@ from tokenlight.engine.client import AsyncLLM
 pytestmark = pytest.mark.e2e
 
 PROMPT = list(range(3, 23))
+CONTEXT_TOKENS = 32768
 
 
 def config(path: Path, **cache: int) -> EngineConfig:
@@ -35,16 +36,24 @@ def config(path: Path, **cache: int) -> EngineConfig:
     )
 
 
+@pytest.fixture(scope="module")
+def long_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model with room for an answer that does not end while a test looks."""
+    return write_tiny_llama(
+        tmp_path_factory.mktemp("long") / "tiny.gguf", seed=5, context=CONTEXT_TOKENS
+    )
+
+
 @pytest.fixture
-async def llm(tiny_path: Path) -> AsyncIterator[AsyncLLM]:
-    llm = await AsyncLLM.start(config(tiny_path))
+async def llm(long_path: Path) -> AsyncIterator[AsyncLLM]:
+    llm = await AsyncLLM.start(config(long_path))
     yield llm
     await llm.close()
 
 
 def start(llm: AsyncLLM, request_id: str, prompt: list[int] = PROMPT, **limits: int):
     return llm.generate(
-        prompt, GREEDY, request_id=request_id, max_new_tokens=limits.get("max_new_tokens", 2000)
+        prompt, GREEDY, request_id=request_id, max_new_tokens=limits.get("max_new_tokens", 30_000)
     )
 
 
@@ -115,15 +124,13 @@ async def test_an_aborted_request_says_so(llm):
     await until(lambda: is_at_rest(llm))
 
 
-async def test_an_abort_frees_long_before_the_answer_would_have_ended(tmp_path):
+async def test_an_abort_frees_long_before_the_answer_would_have_ended(llm):
     """What that costs in steps is tests/engine/test_loop.py's to say."""
-    llm = await AsyncLLM.start(config(write_tiny_llama(tmp_path / "long.gguf", context=32768)))
     deltas = start(llm, "a", max_new_tokens=30_000)
     await anext(deltas)
     await deltas.aclose()
     await until(lambda: is_at_rest(llm))
     assert llm.status().num_sampled_tokens < 15_000
-    await llm.close()
 
 
 async def test_a_slow_reader_gets_all_tokens_in_fewer_deltas(llm):
@@ -136,8 +143,8 @@ async def test_a_slow_reader_gets_all_tokens_in_fewer_deltas(llm):
     assert len(deltas) == 2
 
 
-async def test_too_many_are_told_to_come_back(tiny_path):
-    llm = await AsyncLLM.start(config(tiny_path), max_unfinished=2)
+async def test_too_many_are_told_to_come_back(long_path):
+    llm = await AsyncLLM.start(config(long_path), max_unfinished=2)
     try:
         running = [start(llm, name) for name in "ab"]
         for deltas in running:
@@ -185,8 +192,8 @@ async def test_a_thousand_random_aborts_leak_nothing(tiny_path):
         await llm.close()
 
 
-async def test_close_drains_then_cuts(tmp_path):
-    llm = await AsyncLLM.start(config(write_tiny_llama(tmp_path / "long.gguf", context=32768)))
+async def test_close_drains_then_cuts(long_path):
+    llm = await AsyncLLM.start(config(long_path))
     short = start(llm, "short", max_new_tokens=60)
     long = start(llm, "long", max_new_tokens=30_000)
     for deltas in (short, long):
