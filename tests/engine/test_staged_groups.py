@@ -36,7 +36,7 @@ from tokenlight.runner.resolve import graph_rows
 from tokenlight.runner.staged_model import Place
 from tokenlight.text.grammar.matching import Grammars
 
-WAIT_S = 10
+WAIT_S = 60
 NUM_SLOTS = 8
 # Of every kind: logits that are read, shaped, told, bound to a grammar, in one or the other group.
 SPECIAL = [

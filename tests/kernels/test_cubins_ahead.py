@@ -18,7 +18,7 @@ class Compiler:
     """A find that ends only when all sources are at it: alone in turn, it would never."""
 
     def __init__(self, num_together: int) -> None:
-        self.barrier = threading.Barrier(num_together, timeout=20)
+        self.barrier = threading.Barrier(num_together, timeout=60)
         self.asked: list[Path] = []
 
     def __call__(self, source: Path, arch: str) -> bytes:

@@ -43,7 +43,7 @@ class RunningServer:
         """What SIGTERM does."""
         self.call(self._stop.set)
 
-    def join(self, timeout_s: float = 20) -> int:
+    def join(self, timeout_s: float = 60) -> int:
         """Wait for the end; the exit code."""
         self._thread.join(timeout_s)
         assert not self._thread.is_alive(), "the server did not end"
@@ -139,5 +139,5 @@ def make_server(
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(60)
     return made[0]

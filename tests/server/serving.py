@@ -37,7 +37,7 @@ class Serving:
     def said(self) -> str:
         return self._log.read_text()
 
-    def wait_ready(self, timeout_s: float = 90) -> str:
+    def wait_ready(self, timeout_s: float = 200) -> str:
         """The URL, once the banner shows it."""
         wait_until(
             lambda: "stop     Ctrl-C" in self.said or self.process.poll() is not None, timeout_s

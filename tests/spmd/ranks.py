@@ -61,7 +61,7 @@ class FakeWorld:
         if len(self.calls[rank]) - 1 == self.skipped:
             return [x] * len(group) if kind in ("all_gather", "all_to_all") else [x]
         with self._lock:
-            barrier = self._barriers.setdefault(group, Barrier(len(group), timeout=20))
+            barrier = self._barriers.setdefault(group, Barrier(len(group), timeout=60))
             self._posted[rank] = (kind, x.clone())
         barrier.wait()
         posted = [self._posted[r] for r in group]
