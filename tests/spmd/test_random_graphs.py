@@ -21,6 +21,7 @@ from tokenlight.spmd import (
     REPLICATE,
     Limits,
     Mesh,
+    PlacementError,
     Program,
     Ranks,
     Shard,
@@ -29,8 +30,10 @@ from tokenlight.spmd import (
     compile_method,
     pieces,
     placed,
+    placed_graph,
     weight_layouts,
 )
+from tokenlight.spmd.placement import Declared
 from tokenlight.weights import Pieces, StoredTensor, Target, fill_without_numbers, slots_of
 
 DIM, TOKENS = 16, 3
@@ -216,6 +219,64 @@ def check(widths: Widths, seed: int, kinds: Kinds) -> set[str]:
         world.skipped = skipped
         assert differs(world.run(run), want), f"seed {seed}: {calls[skipped]} was for nothing"
     return {*calls}
+
+
+def declaring(kinds: Kinds) -> list[type[nn.Module]]:
+    """Those whose word is asked for; `gated` makes one that has its own."""
+    found = [GatedMLP if kind is gated else kind for kind in kinds]
+    return [kind for kind in found if isinstance(kind, type) and declared_by(kind) is not None]
+
+
+def declared_by(kind: type[nn.Module]) -> Declared | None:
+    return getattr(kind.forward, "declared", None)
+
+
+def is_refused(mesh: Mesh, seed: int, kinds: Kinds) -> bool:
+    """Whether the graph is, as its ranks would compile it."""
+    chain = build_chain(lambda mesh: Graph(mesh, seed, kinds), mesh)
+    for model in chain:
+        fill_without_numbers(model, lambda *_: F32, torch.float32)
+    probe = SimpleNamespace(x_TD=torch.empty(PROBE_ROWS["T"], DIM, device="meta"))
+    try:
+        placed_graph(chain[-1], "forward", probe, Ranks(mesh, weight_layouts(chain)))
+    except PlacementError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(s, marks=() if s < 2 else pytest.mark.slow) for s in range(12)]
+)
+def test_a_false_word_in_a_random_graph_is_refused(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Of whichever module, wherever it stands, of one of its inputs or of its result."""
+    rng = random.Random(seed)
+    mesh = Mesh.of(rng.choice([*MESHES.values()]))
+    part_kinds = {type(part) for part in Graph(mesh, seed, ALL_KINDS).parts}
+    assert not is_refused(mesh, seed, ALL_KINDS)
+    num_tried = 0
+    for kind in declaring(ALL_KINDS):
+        told = declared_by(kind)
+        assert told is not None
+        assert told.returns is not None
+        # What moves whatever it is given says the truth of any columns; a group of one has no word.
+        if kind not in part_kinds or kind is Halved or mesh.size(mesh.roles[told.role]) == 1:
+            continue
+        false = [p for p in (REPLICATE, PARTIAL, Shard(0), Shard(1)) if p != told.returns]
+        inputs = {
+            n: rng.choice([p for p in (PARTIAL, Shard(0)) if p != t])
+            for n, t in told.inputs.items()
+        }
+        for planted in (
+            told._replace(returns=rng.choice(false)),
+            told._replace(inputs=inputs),
+        ):
+            with monkeypatch.context() as patched:
+                patched.setattr(kind.forward, "declared", planted)
+                assert is_refused(mesh, seed, ALL_KINDS), f"{kind.__name__} was believed: {planted}"
+            num_tried += 1
+    assert num_tried or len(part_kinds) < 4
 
 
 @pytest.mark.parametrize("widths", MESHES.values(), ids=MESHES)
