@@ -41,8 +41,13 @@ def by_torchrun(rank: int, port: int) -> tuple[list[str], dict[str, str]]:
     return [*agent, *where, "-m", "tokenlight"], {}
 
 
+def by_itself(rank: int, port: int) -> tuple[list[str], dict[str, str]]:
+    """One command, which starts the other rank."""
+    return [sys.executable, "-m", "tokenlight"], {}
+
+
 class Hosts:
-    """Two of them, a rank on each."""
+    """A rank on each, or all on one."""
 
     def __init__(self, launched: list[subprocess.Popen[str]]) -> None:
         self.launched = launched
@@ -62,13 +67,13 @@ def family(pid: int) -> list[int]:
 
 
 @contextmanager
-def hosts(model: Path, log: Path, launch) -> Iterator[Hosts]:
+def hosts(model: Path, log: Path, launch, *, num_hosts: int = 2) -> Iterator[Hosts]:
     port, launched = free_port(), []
     asked = ["serve", str(model), "--tensor-parallel-size", "2", "--port", "0"]
     told: list[int] = []
     try:
         with log.open("w") as lines:
-            for rank in (0, 1):
+            for rank in range(num_hosts):
                 command, variables = launch(rank, port)
                 launched.append(
                     subprocess.Popen(
@@ -131,6 +136,19 @@ def test_a_rank_that_is_killed_while_nobody_asks_ends_all(model: Path, tmp_path:
         wait_until_gone(started.pids, STOPS_S + CLIENTS_S)
         assert started.launched[0].wait() == 70
     assert "rank_lost rank=1 why=ended" in (tmp_path / "log").read_text()
+
+
+def test_a_rank_that_is_killed_under_load_ends_the_command_that_started_it(
+    model: Path, tmp_path: Path
+):
+    with hosts(model, tmp_path / "log", by_itself, num_hosts=1) as started:
+        clients = Clients(started.url)
+        assert len(started.pids) == 3, "a server, its engine, the other rank"
+        os.kill(started.pids[-1], signal.SIGKILL)
+        wait_until_gone(started.pids[1:], STOPS_S)
+        clients.join(STOPS_S)
+        assert [*{*clients.faults}] == ["engine_dead"]
+        assert started.launched[0].wait(20) == 70
 
 
 @pytest.mark.parametrize(
