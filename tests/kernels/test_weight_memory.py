@@ -45,6 +45,15 @@ def test_a_copy_has_the_numbers_and_memory_of_its_own() -> None:
     assert copy.is_contiguous()
 
 
+def test_memory_that_was_first_given_in_inference_mode_is_written_outside() -> None:
+    memory = WeightMemory()
+    with torch.inference_mode():
+        memory.allocate(16)
+    later = memory.allocate(16)
+    torch.cat([torch.ones(8, dtype=torch.uint8)] * 2, out=later)
+    assert later.tolist() == [1] * 16
+
+
 def test_a_chunk_goes_with_its_last_tensor() -> None:
     memory = WeightMemory()
     kept = memory.allocate(10)

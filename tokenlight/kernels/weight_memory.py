@@ -45,6 +45,7 @@ class WeightMemory:
         return memory.copy_(tensor)
 
 
+@torch.inference_mode(mode=False)  # a chunk is shared by who is inside that mode and who is not
 def map_large_pages(num_bytes: int) -> Tensor:
     """Anonymous memory that begins and ends with a large page; pages come when they are touched."""
     num_bytes = -(-num_bytes // LARGE_PAGE_BYTES) * LARGE_PAGE_BYTES
