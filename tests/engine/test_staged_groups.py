@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from queue import Queue
@@ -31,7 +30,7 @@ from tokenlight import wire
 from tokenlight.kv import DevicePool
 from tokenlight.runner import ModelRunner
 from tokenlight.runner.ranks.message import unpack
-from tokenlight.runner.ranks.mirror import Mirror, Verb, follow_mirror, read_size
+from tokenlight.runner.ranks.mirror import Mirror, Verb, follow_mirror, read_put, read_size
 from tokenlight.runner.resolve import graph_rows
 from tokenlight.runner.staged_model import Place
 from tokenlight.text.grammar.matching import Grammars
@@ -112,7 +111,6 @@ class Other:
                 place=Place(2, 1, is_leading=False, collect=self._give),
             )
         except BaseException as fault:  # for the test to raise
-            traceback.print_exc()
             self._fault = fault
 
 
@@ -181,6 +179,21 @@ def test_a_group_without_requests_does_nothing_but_keeps_step(rigs: list[Rig]) -
     truth, _ = rigs[0].play({0: REQUESTS[:5]})
     assert tokens(first) == {k: v for k, v in tokens(truth).items() if k == "r0"}
     assert tokens(second) == tokens(truth)
+
+
+def test_a_table_that_nobody_knows_is_sent_whole_once_its_group_has_requests(
+    rigs: list[Rig],
+) -> None:
+    """As after a step that failed while it was staged."""
+    with grouped(rigs, overlap=0, is_captured=True) as (rig, other):
+        staged = rig.runner._staged
+        assert staged is not None
+        staged._model.stagings[1]._is_stale = True
+        rig.play({0: [REQUESTS[0]]})
+        num_lone = len(other.messages)
+        rig.play({0: REQUESTS[:4]})
+    had_tables = [read_put(unpack(words, 1)).table is not None for words in other.messages]
+    assert had_tables == [False] * num_lone + [True] + [False] * (len(had_tables) - num_lone - 1)
 
 
 def test_groups_that_preempt_answer_the_same(rigs: list[Rig]) -> None:
