@@ -72,16 +72,17 @@ template <class T>
 inline void ScaleQueries(const Span<T>& span, std::int64_t stride, const AttentionBuffers& b) {
     const AttentionArgs& a = span.args;
     const std::int64_t padded = PaddedHead(a);
+    const float scale = a.scale * kLog2E;
     for (int row = 0; row < span.num_rows; ++row) {
         const std::int64_t own_dim = a.head_dim - a.tail_dim;
         const float* q = a.q + span.TokenOf(row) * a.q_stride + span.HeadOf(row) * own_dim;
         float* out = b.queries + row * padded;
-        for (std::int64_t i = 0; i < own_dim; ++i) out[i] = q[i] * a.scale;
+        for (std::int64_t i = 0; i < own_dim; ++i) out[i] = q[i] * scale;
         for (std::int64_t i = a.head_dim; i < padded; ++i) out[i] = 0.0F;
         if (a.tail_dim > 0) {
             const float* tail =
                 a.q_tail + span.TokenOf(row) * a.tail_stride + span.HeadOf(row) * a.tail_dim;
-            for (std::int64_t i = 0; i < a.tail_dim; ++i) out[own_dim + i] = tail[i] * a.scale;
+            for (std::int64_t i = 0; i < a.tail_dim; ++i) out[own_dim + i] = tail[i] * scale;
         }
         for (std::int64_t i = 0; i < padded; ++i) b.turned_queries[i * stride + row] = out[i];
     }
@@ -101,6 +102,39 @@ inline void PrefetchTile(const Span<T>& span, const void* cache, std::int64_t fi
         line -= reinterpret_cast<std::uintptr_t>(line) % 64;
         for (; line < end; line += 64) PrefetchFar(line);
     });
+}
+
+// Each row's scores of a partition to weights, in the vectors [first, last); its largest score and
+// its sum of weights.
+template <class T>
+inline void SoftenRows(const Span<T>& span, std::int64_t partition, int first, int last,
+                       const AttentionBuffers& b) {
+    const AttentionArgs& a = span.args;
+    const std::int64_t start = partition * kPartitionTokens;
+    const auto low_of = [&](int row) {
+        return static_cast<int>(Most(start, span.Low(span.Position(row))) - start);
+    };
+    const auto high_of = [&](int row) {
+        return static_cast<int>(
+            Least<std::int64_t>(kPartitionTokens, span.Position(row) + 1 - start));
+    };
+    // In two passes, so that no row waits for the largest score of another.
+    for (int row = 0; row < span.num_rows; ++row) {
+        float* scores = b.scores + row * kPartitionTokens;
+        const int low = low_of(row), high = high_of(row);
+        if (low >= high) continue;
+        if (a.softcap != 0.0F) {
+            CapScores(scores, low / kLanes, (high + kLanes - 1) / kLanes, a.softcap);
+        }
+        b.largest[row] = FindLargest(scores, low, high);
+    }
+    for (int row = 0; row < span.num_rows; ++row) {
+        float* scores = b.scores + row * kPartitionTokens;
+        const int low = low_of(row), high = high_of(row);
+        const bool is_blind = low >= high;
+        b.weights[row] = Soften(scores, first, last, is_blind ? last : low / kLanes,
+                                is_blind ? last : (high + kLanes - 1) / kLanes, b.largest[row]);
+    }
 }
 
 // One partition: for each row its largest score, its sum of weights (0 where it sees nothing) and
@@ -137,21 +171,7 @@ inline void AttendPartition(const Span<T>& span, std::int64_t partition, std::in
         }
         ScaleTile(b, rows, head_dim, span.num_rows, t, kTileTokens);
     }
-    const int last_vector = (end + kLanes - 1) / kLanes;
-    for (int row = 0; row < span.num_rows; ++row) {
-        const std::int64_t position = span.Position(row);
-        const int row_low = static_cast<int>(Most(start, span.Low(position)) - start);
-        const int row_high = static_cast<int>(Least<std::int64_t>(high, position + 1) - start);
-        float* scores = b.scores + row * kPartitionTokens;
-        if (row_low < row_high) {
-            Soften(scores, first_tile / kLanes, last_vector, row_low, row_high, a.softcap,
-                   b.largest + row, b.weights + row);
-        } else {
-            b.weights[row] = 0.0F;
-            for (int v = first_tile / kLanes; v < last_vector; ++v)
-                Store(scores + v * kLanes, Zero());
-        }
-    }
+    SoftenRows(span, partition, first_tile / kLanes, (end + kLanes - 1) / kLanes, b);
     const int value_dim = static_cast<int>(a.ValueDim());
     const std::int64_t padded_value = PaddedValue(a);
     for (std::int64_t i = 0; i < span.num_rows * padded_value; i += kLanes) {
@@ -201,7 +221,7 @@ inline void Merge(Partial into, float largest, float weight, const float* sums,
     if (weight == 0.0F) return;
     if (into.weight() == 0.0F) return SetPartial(into, largest, weight, sums, padded);
     const float most = Most(into.largest(), largest);
-    const Vec old_scale = Exp(Set(into.largest() - most)), scale = Exp(Set(largest - most));
+    const Vec old_scale = Exp2(Set(into.largest() - most)), scale = Exp2(Set(largest - most));
     float weights[kLanes];
     Store(weights, Fma(Set(into.weight()), old_scale, Mul(Set(weight), scale)));
     into.weight() = weights[0];
@@ -218,7 +238,7 @@ inline void WriteRow(const Span<T>& span, int row, Partial state) {
     float* out = a.out + (span.TokenOf(row) * a.num_heads + span.HeadOf(row)) * value_dim;
     Vec weight = Set(state.weight());
     if (a.sinks != nullptr) {
-        weight = Add(weight, Exp(Set(a.sinks[span.HeadOf(row)] - state.largest())));
+        weight = Add(weight, Exp(Set(a.sinks[span.HeadOf(row)] - state.largest() * kLn2)));
     }
     const int full = value_dim / kLanes * kLanes;
     for (int i = 0; i < full; i += kLanes) Store(out + i, Div(Load(state.sums() + i), weight));

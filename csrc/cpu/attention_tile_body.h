@@ -6,6 +6,10 @@
 // register and read the cache in place (ScoreCached); many rows turn keys once and hold a chain of
 // 16 tokens' scores in a register (ScoreTurned). The bits are the same.
 
+// Scores are in multiples of ln 2, so that weights are powers of two.
+constexpr float kLog2E = 1.44269504F;
+constexpr float kLn2 = 0.693147181F;
+
 template <class T>
 inline Vec LoadUpTo(const T* p, int count) {
     return count >= kLanes ? Load(p) : LoadN(p, count);
@@ -153,31 +157,42 @@ inline Vec Outside(Vec x, int v, int low, int high, float fill) {
     return IfLess(lane, at_least_low, Set(fill), IfLess(lane, below_high, x, Set(fill)));
 }
 
-// Scores to weights, in place, for the tokens [low, high) of the partition; zero in the rest of the
-// vectors [first, last).
-inline void Soften(float* scores, int first, int last, int low, int high, float softcap,
-                   float* largest, float* weight) {
-    const int begin = low / kLanes, end = (high + kLanes - 1) / kLanes;
-    Vec most = Set(-INFINITY);
+// softcap * tanh(score / softcap) of the vectors [begin, end); scores are multiples of ln 2.
+inline void CapScores(float* scores, int begin, int end, float softcap) {
+    const Vec inner = Set(kLn2 / softcap), outer = Set(softcap * kLog2E);
     for (int v = begin; v < end; ++v) {
-        Vec s = Load(scores + v * kLanes);
-        const bool is_cut = v == begin || v == end - 1;
-        if (softcap != 0.0F) s = Mul(Set(softcap), Tanh(Mul(s, Set(1.0F / softcap))));
-        if (is_cut) s = Outside(s, v, low, high, -INFINITY);
-        if (is_cut || softcap != 0.0F) Store(scores + v * kLanes, s);
-        most = Max(s, most);
+        Store(scores + v * kLanes, Mul(outer, Tanh(Mul(Load(scores + v * kLanes), inner))));
     }
-    *largest = MaxLane(most);
-    const Vec top = Set(*largest);
+}
+
+// The largest score of the tokens [low, high) of the partition. In their vectors, the others'
+// become -infinity.
+inline float FindLargest(float* scores, int low, int high) {
+    const int begin = low / kLanes, end = (high + kLanes - 1) / kLanes;
+    const auto cut = [=](int v) {
+        float* at = scores + v * kLanes;
+        Store(at, Outside(Load(at), v, low, high, -INFINITY));
+    };
+    if (low % kLanes != 0) cut(begin);
+    if (high % kLanes != 0) cut(end - 1);
+    Vec most = Set(-INFINITY);
+    for (int v = begin; v < end; ++v) most = Max(Load(scores + v * kLanes), most);
+    return MaxLane(most);
+}
+
+// Scores to weights, in place, for the vectors [begin, end); zero in the rest of [first, last).
+// Returns the sum of the weights.
+inline float Soften(float* scores, int first, int last, int begin, int end, float largest) {
+    const Vec top = Set(largest);
     Vec sum = Zero();
     for (int v = begin; v < end; ++v) {
-        const Vec p = Exp(Sub(Load(scores + v * kLanes), top));
+        const Vec p = Exp2(Sub(Load(scores + v * kLanes), top));
         Store(scores + v * kLanes, p);
         sum = Add(sum, p);
     }
-    *weight = SumLanes(sum);
     for (int v = first; v < begin; ++v) Store(scores + v * kLanes, Zero());
     for (int v = end; v < last; ++v) Store(scores + v * kLanes, Zero());
+    return SumLanes(sum);
 }
 
 // Adds the weighted values of `count` tokens to R rows' sums, for C registers of dimensions from i.

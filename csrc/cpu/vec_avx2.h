@@ -128,6 +128,11 @@ inline __m256 Pow2(__m256 n) {
 }
 // 2^n for a whole n in [-126, 127].
 inline Vec Pow2(Vec n) { return {Pow2(n.low), Pow2(n.high)}; }
+// The float whose exponent is the lowest eight bits of the lane's.
+inline __m256 ExponentOf(__m256 a) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a), 23));
+}
+inline Vec ExponentOf(Vec a) { return {ExponentOf(a.low), ExponentOf(a.high)}; }
 // The sum over lanes, as a tree of halves: (i, i + 8), then (i, i + 4), (i, i + 2), (i, i + 1).
 inline float SumLanes(Vec a) {
     const __m256 eight = _mm256_add_ps(a.low, a.high);

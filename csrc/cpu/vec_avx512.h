@@ -100,6 +100,10 @@ inline Vec Pow2(Vec n) {
     const __m512i biased = _mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127));
     return {_mm512_castsi512_ps(_mm512_slli_epi32(biased, 23))};
 }
+// The float whose exponent is the lowest eight bits of the lane's.
+inline Vec ExponentOf(Vec a) {
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a.v), 23))};
+}
 // The sum over lanes, as a tree of halves: (i, i + 8), then (i, i + 4), (i, i + 2), (i, i + 1).
 inline float SumLanes(Vec a) {
     const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a.v), _mm512_extractf32x8_ps(a.v, 1));

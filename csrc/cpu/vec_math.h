@@ -20,6 +20,22 @@ inline Vec Exp(Vec x) {
     return IfLess(x, Set(-87.3365402F), Zero(), Mul(p, Pow2(n)));
 }
 
+// 2^x within 2e-7 of it, for x up to 0; 0 below -126.5. The lowest bits of x + `shift` are n + 127
+// for the whole n nearest to x: the exponent of 2^n.
+inline Vec Exp2(Vec x) {
+    const Vec shift = Set(12583039.0F);
+    const Vec clamped = Max(Set(-127.0F), x);  // NaN stays NaN
+    const Vec shifted = Add(clamped, shift);
+    const Vec r = Sub(clamped, Sub(shifted, shift));
+    Vec p = Set(1.3264727313e-3F);
+    p = Fma(p, r, Set(9.6715129912e-3F));
+    p = Fma(p, r, Set(5.5507335812e-2F));
+    p = Fma(p, r, Set(2.4022242427e-1F));
+    p = Fma(p, r, Set(6.9314700365e-1F));
+    p = Fma(p, r, Set(1.0F));
+    return Mul(p, ExponentOf(shifted));
+}
+
 // 1 / (1 + e^-x)
 inline Vec Sigmoid(Vec x) { return Div(Set(1.0F), Add(Set(1.0F), Exp(Sub(Zero(), x)))); }
 

@@ -89,6 +89,10 @@ inline Vec Pow2(Vec n) {
                            << 23);
     });
 }
+// The float whose exponent is the lowest eight bits of the lane's.
+inline Vec ExponentOf(Vec a) {
+    return Each([&](int i) { return FloatOfBits(BitsOfFloat(a.lane[i]) << 23); });
+}
 // The sum over lanes, as a tree of halves: (i, i + 8), then (i, i + 4), (i, i + 2), (i, i + 1).
 inline float SumLanes(Vec a) {
     for (int half = kLanes / 2; half > 0; half /= 2) {
