@@ -14,7 +14,7 @@ namespace tokenlight::cpu {
 namespace {
 
 // Rows (queries * heads per group) that share a conversion of keys and values.
-constexpr std::int64_t kBlockRows = 96;
+constexpr std::int64_t kBlockRows = 384;
 // Items per worker that keep all of them busy to the end.
 constexpr std::int64_t kItemsPerWorker = 4;
 

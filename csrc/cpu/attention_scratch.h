@@ -10,6 +10,10 @@ namespace tokenlight::cpu {
 
 // Tokens whose keys are turned at a time, and whose values few rows add.
 constexpr int kTileTokens = 32;
+// Rows of many that share what they load.
+constexpr int kGroupRows = 4;
+// Rows whose scores are kept at a time. Up to so many read the cache in place.
+constexpr int kRowsAtOnce = 8;
 
 inline std::int64_t PaddedHead(const AttentionArgs& a) { return (a.head_dim + 15) / 16 * 16; }
 
@@ -21,16 +25,16 @@ inline std::int64_t PartialFloats(const AttentionArgs& a) { return 16 + PaddedVa
 
 // One worker's buffers, cut from one piece of memory; all in floats.
 struct AttentionBuffers {
-    float* queries;         // [max_rows, padded head], scaled
-    float* turned_queries;  // [padded head, max_rows]
-    float* keys;            // [padded head, kTileTokens]
-    float* values;          // [kPartitionTokens, padded value]
-    float* scores;          // [max_rows, kPartitionTokens]
-    float* sums;            // [max_rows, padded value]: of one partition
-    float* states;          // [max_rows, PartialFloats]: merged so far
-    float* largest;         // [max_rows]: of one partition
-    float* weights;         // [max_rows]: of one partition
-    std::int64_t total;     // floats
+    float* queries;  // [max_rows, padded head], scaled
+    float* keys;     // [kPartitionTokens / kTileTokens, padded head, kTileTokens]
+    float* values;   // [kPartitionTokens, padded value]
+    float* states;   // [max_rows, PartialFloats]: merged so far
+    // Of some rows and one partition.
+    float* scores;       // [kRowsAtOnce, kPartitionTokens]
+    float* sums;         // [kRowsAtOnce, padded value]
+    float* largest;      // [kRowsAtOnce]
+    float* weights;      // [kRowsAtOnce]
+    std::int64_t total;  // floats
 
     AttentionBuffers(const AttentionArgs& a, std::int64_t max_rows, float* memory) {
         const std::int64_t rows = (max_rows + 15) / 16 * 16;
@@ -41,14 +45,13 @@ struct AttentionBuffers {
             return taken;
         };
         queries = take(rows * PaddedHead(a));
-        turned_queries = take(PaddedHead(a) * rows);
-        keys = take(PaddedHead(a) * kTileTokens);
+        keys = take(PaddedHead(a) * kPartitionTokens);
         values = take(PaddedValue(a) * kPartitionTokens);
-        scores = take(rows * kPartitionTokens);
-        sums = take(rows * PaddedValue(a));
         states = take(rows * PartialFloats(a));
-        largest = take(rows);
-        weights = take(rows);
+        scores = take(kRowsAtOnce * kPartitionTokens);
+        sums = take(kRowsAtOnce * PaddedValue(a));
+        largest = take(16);
+        weights = take(16);
         total = at - memory;
     }
 };

@@ -24,7 +24,7 @@ struct Rows {
 template <class F>
 inline void InGroups(int num_rows, F f) {
     int row = 0;
-    for (; num_rows - row >= 4; row += 4) f(Rows<4>{}, row);
+    for (; num_rows - row >= kGroupRows; row += kGroupRows) f(Rows<kGroupRows>{}, row);
     if (num_rows - row == 3) f(Rows<3>{}, row);
     if (num_rows - row == 2) f(Rows<2>{}, row);
     if (num_rows - row == 1) f(Rows<1>{}, row);
@@ -94,59 +94,61 @@ inline void TurnKeys(const T* const rows[kTileTokens], int head_dim, float* out)
 // Chains first, first + 2 * kStep, ... of R rows for 16 tokens, added up as SumLanes does.
 template <int R, int kFirst, int kStep>
 struct Chains {
-    static void Sum(const float* queries, std::int64_t stride, const float* keys, int padded,
-                    Vec sum[R]) {
+    static void Sum(const float* queries, const float* keys, int padded, Vec sum[R]) {
         if constexpr (kStep == kLanes) {
             for (int r = 0; r < R; ++r) sum[r] = Zero();
             for (int i = kFirst; i < padded; i += kLanes) {
                 const Vec k = Load(keys + i * kTileTokens);
-                for (int r = 0; r < R; ++r) sum[r] = Fma(Set(queries[i * stride + r]), k, sum[r]);
+                for (int r = 0; r < R; ++r)
+                    sum[r] = Fma(Set(queries[i * kGroupRows + r]), k, sum[r]);
             }
         } else {
             Vec other[R];
-            Chains<R, kFirst, 2 * kStep>::Sum(queries, stride, keys, padded, sum);
-            Chains<R, kFirst + kStep, 2 * kStep>::Sum(queries, stride, keys, padded, other);
+            Chains<R, kFirst, 2 * kStep>::Sum(queries, keys, padded, sum);
+            Chains<R, kFirst + kStep, 2 * kStep>::Sum(queries, keys, padded, other);
             for (int r = 0; r < R; ++r) sum[r] = Add(sum[r], other[r]);
         }
     }
 };
 
+// Of the tile's first `count` tokens.
 template <int R>
-inline void ScoreTurned(const float* queries, std::int64_t stride, const float* keys, int padded,
+inline void ScoreTurned(const float* queries, const float* keys, int padded, int count,
                         float* scores) {
-    for (int half = 0; half < kTileTokens; half += kLanes) {
+    for (int half = 0; half < count; half += kLanes) {
         Vec sum[R];
-        Chains<R, 0, 1>::Sum(queries, stride, keys + half, padded, sum);
+        Chains<R, 0, 1>::Sum(queries, keys + half, padded, sum);
         for (int r = 0; r < R; ++r) Store(scores + r * kPartitionTokens + half, sum[r]);
     }
 }
 
-inline void ScoreTileTurned(const AttentionBuffers& b, std::int64_t stride, int padded,
-                            int num_rows, int tile_start) {
-    float* scores = b.scores + tile_start;
-    InGroups(num_rows, [&](auto group, int row) {
-        ScoreTurned<group.kCount>(b.turned_queries + row, stride, b.keys, padded,
-                                  scores + row * kPartitionTokens);
-    });
-}
-
-// Multiplies the scores, or the weights, of `count` tokens by the scales of their keys or values.
+// The scales of a partition's keys or values: none but int8's.
 template <class T>
-inline void ScaleTile(const AttentionBuffers& b, const T* const rows[kTileTokens], int head_dim,
-                      int num_rows, int tile_start, int count) {
-    if constexpr (kRowExtra<T> > 0) {
-        float scales[kTileTokens];
-        for (int j = 0; j < count; ++j) scales[j] = ScaleOf(rows[j], head_dim);
-        for (int row = 0; row < num_rows; ++row) {
-            float* scores = b.scores + row * kPartitionTokens + tile_start;
-            int j = 0;
-            for (; j + kLanes <= count; j += kLanes) {
-                Store(scores + j, Mul(Load(scores + j), Load(scales + j)));
+struct Scales {
+    void Find(const T* const*, int, int, int) {}
+    void Apply(float*, int, int, int) const {}
+};
+template <>
+struct Scales<Int8> {
+    float at[kPartitionTokens];
+
+    // Of `count` tokens from `first`.
+    void Find(const Int8* const* rows, int count, int head_dim, int first) {
+        for (int j = 0; j < count; ++j) at[first + j] = ScaleOf(rows[j], head_dim);
+    }
+    // Multiplies the scores, or the weights, of the tokens [first, end).
+    void Apply(float* scores, int num_rows, int first, int end) const {
+        for (int row = 0; row < num_rows; ++row, scores += kPartitionTokens) {
+            int j = first;
+            for (; j + kLanes <= end; j += kLanes) {
+                Store(scores + j, Mul(Load(scores + j), Load(at + j)));
             }
-            for (; j < count; ++j) scores[j] *= scales[j];
+            for (; j < end; ++j) scores[j] *= at[j];
         }
     }
-}
+};
+
+constexpr int VectorsOf(int count) { return (count + kLanes - 1) / kLanes; }
 
 // `fill` in the lanes of vector v that lie outside [low, high).
 inline Vec Outside(Vec x, int v, int low, int high, float fill) {
@@ -168,7 +170,7 @@ inline void CapScores(float* scores, int begin, int end, float softcap) {
 // The largest score of the tokens [low, high) of the partition. In their vectors, the others'
 // become -infinity.
 inline float FindLargest(float* scores, int low, int high) {
-    const int begin = low / kLanes, end = (high + kLanes - 1) / kLanes;
+    const int begin = low / kLanes, end = VectorsOf(high);
     const auto cut = [=](int v) {
         float* at = scores + v * kLanes;
         Store(at, Outside(Load(at), v, low, high, -INFINITY));
