@@ -13,7 +13,8 @@
 namespace tokenlight::cpu {
 namespace {
 
-// Rows (queries * heads per group) that share a conversion of keys and values.
+// Rows (queries * heads per group) that share a conversion of keys and values: more turn fewer
+// keys, and cost memory alone.
 constexpr std::int64_t kBlockRows = 384;
 // Items per worker that keep all of them busy to the end.
 constexpr std::int64_t kItemsPerWorker = 4;

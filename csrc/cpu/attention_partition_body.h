@@ -2,6 +2,7 @@
 // Paged attention over one partition: an item's rows and what they see of it.
 
 #include "cpu/attention_tile_body.h"
+#include "cpu/attention_whole_body.h"
 
 // The item's place in the cache and its rows.
 template <class T>
@@ -66,23 +67,30 @@ struct Span {
 };
 
 // Scaled queries, padded with zeros: row after row for AttendFew; for AttendMany kGroupRows rows
-// turned, dimension by dimension, after as many.
+// turned, dimension by dimension, after as many. Of whole scores row after row, rounded.
 template <class T>
 inline void ScaleQueries(const Span<T>& span, const AttentionBuffers& b) {
     const AttentionArgs& a = span.args;
     const std::int64_t padded = PaddedHead(a), own_dim = a.head_dim - a.tail_dim;
-    const std::int64_t group_rows = span.IsFew() ? 1 : kGroupRows;
+    const std::int64_t group_rows = span.IsFew() || kIsWhole<T> ? 1 : kGroupRows;
     const float scale = a.scale * kLog2E;
     for (int row = 0; row < span.num_rows; ++row) {
         const float* q = a.q + span.TokenOf(row) * a.q_stride + span.HeadOf(row) * own_dim;
-        float* out = b.queries + row / group_rows * group_rows * padded + row % group_rows;
+        float* const first =
+            kIsWhole<T> ? b.sums
+                        : b.queries + row / group_rows * group_rows * padded + row % group_rows;
+        float* out = first;
         for (std::int64_t i = 0; i < own_dim; ++i) out[i * group_rows] = q[i] * scale;
         for (std::int64_t i = a.head_dim; i < padded; ++i) out[i * group_rows] = 0.0F;
-        if (a.tail_dim == 0) continue;
-        const float* tail =
-            a.q_tail + span.TokenOf(row) * a.tail_stride + span.HeadOf(row) * a.tail_dim;
-        out += own_dim * group_rows;
-        for (std::int64_t i = 0; i < a.tail_dim; ++i) out[i * group_rows] = tail[i] * scale;
+        if (a.tail_dim > 0) {
+            const float* tail =
+                a.q_tail + span.TokenOf(row) * a.tail_stride + span.HeadOf(row) * a.tail_dim;
+            out += own_dim * group_rows;
+            for (std::int64_t i = 0; i < a.tail_dim; ++i) out[i * group_rows] = tail[i] * scale;
+        }
+        if constexpr (kIsWhole<T>) {
+            RoundQuery(first, static_cast<int>(padded), b.queries + row * padded);
+        }
     }
 }
 
@@ -178,13 +186,22 @@ inline void AttendFew(const View<T>& view, const AttentionBuffers& b, F take) {
     const Span<T>& span = view.span;
     const AttentionArgs& a = span.args;
     const int head_dim = static_cast<int>(a.head_dim), value_dim = static_cast<int>(a.ValueDim());
+    const int padded = static_cast<int>(PaddedHead(a));
     const std::int64_t padded_value = PaddedValue(a);
     const T* rows[kTileTokens];
     Scales<T> scales;
     for (int t = view.FirstTile(); t < view.end; t += kTileTokens) {
         view.FindKeys(t, rows);
         PrefetchTile(span, a.v_cache, view.start + t);
-        ScoreTileCached(b, PaddedHead(a), rows, head_dim, span.num_rows, t);
+        if constexpr (kIsWhole<T>) {
+            TurnWholeKeys(rows, head_dim, b.keys);
+            InGroups(span.num_rows, [&](auto group, int row) {
+                ScoreWhole<group.kCount>(b.queries + row * padded, b.keys, padded,
+                                         view.TileCount(t), b.scores + row * kPartitionTokens + t);
+            });
+        } else {
+            ScoreTileCached(b, padded, rows, head_dim, span.num_rows, t);
+        }
         scales.Find(rows, kTileTokens, head_dim, t);
     }
     scales.Apply(b.scores, span.num_rows, view.FirstTile(), view.end);
@@ -221,7 +238,11 @@ inline void AttendMany(const View<T>& view, const AttentionBuffers& b, F take) {
     for (int t = view.FirstTile(); t < view.end; t += kTileTokens) {
         view.FindKeys(t, rows);
         PrefetchTile(span, a.v_cache, view.start + t);
-        TurnKeys(rows, head_dim, b.keys + t * padded);
+        if constexpr (kIsWhole<T>) {
+            TurnWholeKeys(rows, head_dim, b.keys + t * padded);
+        } else {
+            TurnKeys(rows, head_dim, b.keys + t * padded);
+        }
         key_scales.Find(rows, kTileTokens, head_dim, t);
     }
     for (int t = view.first; t < view.end; t += kTileTokens) {
@@ -236,8 +257,14 @@ inline void AttendMany(const View<T>& view, const AttentionBuffers& b, F take) {
         constexpr int kRows = group.kCount;
         const int end = view.End(row + kRows - 1);
         for (int t = view.FirstTile(); t < end; t += kTileTokens) {
-            ScoreTurned<kRows>(b.queries + row * padded, b.keys + t * padded, padded,
-                               Least(kTileTokens, end - t), b.scores + t);
+            float* queries = b.queries + row * padded;
+            const float* keys = b.keys + t * padded;
+            const int count = Least(kTileTokens, end - t);
+            if constexpr (kIsWhole<T>) {
+                ScoreWhole<kRows>(queries, keys, padded, count, b.scores + t);
+            } else {
+                ScoreTurned<kRows>(queries, keys, padded, count, b.scores + t);
+            }
         }
         key_scales.Apply(b.scores, kRows, view.FirstTile(), end);
         SoftenRows(view, row, kRows, end, b);

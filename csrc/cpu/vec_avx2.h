@@ -257,6 +257,15 @@ inline IVec DotBiased(IVec sum, Bytes weights, const std::int8_t* x) {
 }
 inline IVec BiasedStart(std::int32_t) { return ISet(0); }
 
+// Three products of bytes take longer here than four multiply-adds.
+constexpr bool kWholeScores = false;
+// Sixteen lanes of four bytes as floats with their bits, each byte with 128 added.
+inline Vec BiasedLanes(Bytes x) {
+    const __m256i bias = _mm256_set1_epi8(-128);
+    return {_mm256_castsi256_ps(_mm256_xor_si256(x.low, bias)),
+            _mm256_castsi256_ps(_mm256_xor_si256(x.high, bias))};
+}
+
 // Rounds 16 floats times `inverse` (nearest, ties to even) to 128 * high + low; returns their sum.
 inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* high,
                                  std::int8_t* low) {

@@ -183,6 +183,13 @@ inline IVec DotBiased(IVec sum, Bytes weights, const std::int8_t* x) {
 }
 inline IVec BiasedStart(std::int32_t correction) { return ISet(correction); }
 
+// Whether sums of DotBiased in place of multiply-adds are worth what the rounding costs.
+constexpr bool kWholeScores = true;
+// Sixteen lanes of four bytes as floats with their bits, each byte with 128 added.
+inline Vec BiasedLanes(Bytes x) {
+    return {_mm512_castsi512_ps(_mm512_xor_si512(x.v, _mm512_set1_epi8(-128)))};
+}
+
 // Rounds 16 floats times `inverse` (nearest, ties to even) to 128 * high + low; returns their sum.
 inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* high,
                                  std::int8_t* low) {

@@ -190,6 +190,16 @@ inline IVec DotBiased(IVec sum, const Bytes& weights, const std::int8_t* x) {
 }
 inline IVec BiasedStart(std::int32_t correction) { return ISet(correction); }
 
+// Three products of bytes take longer here than four multiply-adds.
+constexpr bool kWholeScores = false;
+// Sixteen lanes of four bytes as floats with their bits, each byte with 128 added.
+inline Vec BiasedLanes(Bytes x) {
+    Vec out;
+    for (auto& lane : x.lane) lane ^= 0x80;
+    std::memcpy(out.lane, x.lane, sizeof(out.lane));
+    return out;
+}
+
 // Rounds 16 floats times `inverse` (nearest, ties to even) to 128 * high + low; returns their sum.
 inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* high,
                                  std::int8_t* low) {

@@ -56,7 +56,7 @@ def test_what_is_written_is_what_the_reference_writes(head_dim) -> None:
     assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
-@pytest.mark.parametrize("head_dim", [64, 40])
+@pytest.mark.parametrize("head_dim", [64, 40, 8, 128, 80])
 @pytest.mark.parametrize("options", [{}, {"window": 37}, {"softcap": 5.0}])
 def test_attention_agrees_with_the_reference(head_dim, options) -> None:
     caches, q = write(head_dim), random(TOKENS, HEADS, head_dim, seed=4)
@@ -65,8 +65,9 @@ def test_attention_agrees_with_the_reference(head_dim, options) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_rows_have_the_same_bits_however_they_are_grouped() -> None:
-    caches, q = write(64), random(TOKENS, HEADS, 64, seed=4)
+@pytest.mark.parametrize("head_dim", [64, 128, 40])
+def test_rows_have_the_same_bits_however_they_are_grouped(head_dim) -> None:
+    caches, q = write(head_dim), random(TOKENS, HEADS, head_dim, seed=4)
     whole = attend(caches, q, 0, TOKENS)
     for first, last in ((0, 1), (1, 40), (40, TOKENS - 1), (TOKENS - 1, TOKENS)):
         assert torch.equal(attend(caches, q, first, last), whole[first:last])
