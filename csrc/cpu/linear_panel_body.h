@@ -9,19 +9,6 @@ constexpr int kPanelRows = kMaxTileRows >= 16 ? 5 : 2;
 // rows after these would come to theirs.
 constexpr int kPanelAhead = 4;
 
-// Sums of products of weights and activations, of two pairs of each lane at a time, one by one.
-struct StraightPairs {
-    static IVec Cross(IVec cross, const Pairs&, const Pairs&) { return cross; }
-    static IVec Start(const std::int32_t*, std::int32_t) { return ISet(0); }
-    static IVec Dot(IVec sum, const Pairs& even, const Pairs& odd, const std::int16_t* x) {
-        return DotPairs(DotPairs(sum, even, x), odd, x + 2);
-    }
-};
-
-// Registers of weights, of which a half's sums are made.
-template <class F>
-constexpr int kHalfVectors = kVectors / F::kHalves;
-
 template <class F, class By>
 inline void UnpackPanel(const std::uint8_t* tile, int first_block, int num_blocks, int which,
                         PanelBlock* panel) {
@@ -38,7 +25,7 @@ inline void UnpackPanel(const std::uint8_t* tile, int first_block, int num_block
                 const Pairs odd = OddBytes(w[v], F::kWeightBias);
                 StorePairs(panel->weights[which][2 * v], even);
                 StorePairs(panel->weights[which][2 * v + 1], odd);
-                cross = By::Cross(cross, even, odd);
+                if (By::Crosses(v)) cross = By::Cross(cross, even, odd);
             }
             Store(panel->cross[half][which], cross);
             Store(panel->step[half][which], F::Step(tile, block, half));
@@ -53,7 +40,7 @@ inline void UnpackPanel(const std::uint8_t* tile, int first_block, int num_block
 // Adds the products of R rows, `stride` blocks apart, with C tiles of the panel to y.
 template <class F, class By, int R, int C>
 inline void PanelTimesRows(const PanelBlock* panel, const XPairBlock* x, std::int64_t stride,
-                           int num_blocks, Vec y[R][C]) {
+                           int num_blocks, Vec y[C][R]) {
     for (int b = 0; b < num_blocks; ++b, ++panel, ++x) {
         for (int r = 0; r < R; ++r) Prefetch(x + r * stride + kPanelAhead);
         for (int half = 0; half < F::kHalves; ++half) {
@@ -73,7 +60,7 @@ inline void PanelTimesRows(const PanelBlock* panel, const XPairBlock* x, std::in
                 for (int r = 0; r < R; ++r) {
                     const std::int16_t* four = x[r * stride].pairs + 4 * v;
                     for (int c = 0; c < C; ++c) {
-                        sum[r][c] = By::Dot(sum[r][c], even[c], odd[c], four);
+                        sum[r][c] = DotFour<By>(sum[r][c], v, even[c], odd[c], four);
                     }
                 }
             }
@@ -81,12 +68,12 @@ inline void PanelTimesRows(const PanelBlock* panel, const XPairBlock* x, std::in
                 const Vec step = Load(panel->step[half][c]);
                 for (int r = 0; r < R; ++r) {
                     const Vec x_step = Set(x[r * stride].step);
-                    y[r][c] = Fma(Mul(ToFloats(sum[r][c]), step), x_step, y[r][c]);
+                    y[c][r] = Fma(Mul(ToFloats(sum[r][c]), step), x_step, y[c][r]);
                 }
                 if constexpr (F::kHasMinimum) {
                     const Vec minimum = Load(panel->minimum[half][c]);
                     for (int r = 0; r < R; ++r) {
-                        y[r][c] = Fma(minimum, Set(x[r * stride].step_sum[half]), y[r][c]);
+                        y[c][r] = Fma(minimum, Set(x[r * stride].step_sum[half]), y[c][r]);
                     }
                 }
             }
@@ -108,28 +95,54 @@ struct PanelPass {
     std::int64_t ColumnStride() const { return args.is_gated ? args.n / 2 : kTileRows; }
 };
 
+// Between the registers of R rows and what an output has of them: each question is asked once.
+template <int R>
+inline void ReadRows(const Output& out, std::int64_t row, Vec y[R]) {
+    const float* from = out.At(row);
+    const std::int64_t stride = out.args.OutputColumns();
+    if (out.count == kTileRows) {
+        for (int r = 0; r < R; ++r) y[r] = Load(from + r * stride);
+    } else {
+        for (int r = 0; r < R; ++r) y[r] = LoadN(from + r * stride, out.count);
+    }
+}
+
+template <int R>
+inline void WriteRows(const Output& out, std::int64_t row, const Vec y[R]) {
+    float* to = out.At(row);
+    const std::int64_t stride = out.args.OutputColumns();
+    if (out.count == kTileRows) {
+        for (int r = 0; r < R; ++r) Store(to + r * stride, y[r]);
+    } else {
+        for (int r = 0; r < R; ++r) StoreN(to + r * stride, y[r], out.count);
+    }
+}
+
 template <class F, class By, int R, int C>
 inline void PanelPiece(const PanelPass& pass, std::int64_t row) {
-    Vec y[R][C];
+    Vec y[C][R];
     for (int c = 0; c < C; ++c) {
-        const Output out(pass.args, pass.column + c * kTileRows);
-        for (int r = 0; r < R; ++r) y[r][c] = pass.first_block == 0 ? Zero() : out.Read(row + r);
+        if (pass.first_block > 0) {
+            ReadRows<R>(Output(pass.args, pass.column + c * kTileRows), row, y[c]);
+        } else {
+            for (int r = 0; r < R; ++r) y[c][r] = Zero();
+        }
     }
     PanelTimesRows<F, By, R, C>(pass.panel, pass.x + row * pass.Stride() + pass.first_block,
                                 pass.Stride(), pass.num_blocks, y);
     const bool is_last = pass.first_block + pass.num_blocks == pass.Stride();
-    for (int c = 0; c < C && is_last; ++c) {
-        const Output out(pass.args, pass.column + c * pass.ColumnStride());
-        for (int r = 0; r < R; ++r) y[r][c] = out.WithBias(y[r][c]);
+    if (pass.args.bias != nullptr && is_last) {
+        for (int c = 0; c < C; ++c) {
+            const Output out(pass.args, pass.column + c * pass.ColumnStride());
+            for (int r = 0; r < R; ++r) y[c][r] = out.WithBias(y[c][r]);
+        }
     }
     if (C == 2 && pass.args.is_gated) {
-        const Output out(pass.args, pass.column);
-        for (int r = 0; r < R; ++r) out.Write(row + r, Gated(y[r][0], y[r][C - 1]));
-        return;
+        for (int r = 0; r < R; ++r) y[0][r] = Gated(y[0][r], y[C - 1][r]);
+        return WriteRows<R>(Output(pass.args, pass.column), row, y[0]);
     }
     for (int c = 0; c < C; ++c) {
-        const Output out(pass.args, pass.column + c * kTileRows);
-        for (int r = 0; r < R; ++r) out.Write(row + r, y[r][c]);
+        WriteRows<R>(Output(pass.args, pass.column + c * kTileRows), row, y[c]);
     }
 }
 
@@ -179,35 +192,6 @@ inline void PanelProduct(const LinearArgs& a, Worker& worker) {
     }
 }
 
-// Of a half's activations: see CrossedPairs.
-template <class F>
-inline std::int32_t CrossStart(const std::int16_t* pairs, int half) {
-    constexpr int kCount = 4 * kHalfVectors<F>;
-    std::uint32_t start = 0;  // may wrap
-    for (const std::int16_t* q = pairs + half * kCount; q < pairs + (half + 1) * kCount; q += 4) {
-        start -= static_cast<std::uint32_t>(q[0] * q[2] + q[1] * q[3]);
-    }
-    return static_cast<std::int32_t>(start);
-}
-
-template <class F>
-inline void RoundRow(const LinearArgs& a, std::int64_t row, XPairBlock* blocks) {
-    const float* x = a.x + row * a.x_stride;
-    const std::int64_t num_blocks = a.k / kBlockElements;
-    XPairBlock* block = blocks + row * num_blocks;
-    for (std::int64_t b = 0; b < num_blocks; ++b, ++block, x += kBlockElements) {
-        const Rounding by = RoundingOf(x);
-        std::int32_t sums[2] = {RoundToPairs(by.x, by.inverse, block->pairs),
-                                RoundToPairs(by.x + kLanes, by.inverse, block->pairs + kLanes)};
-        if constexpr (F::kHalves == 1) sums[0] += sums[1];
-        block->step = by.step;
-        for (int half = 0; half < F::kHalves; ++half) {
-            if constexpr (kMayCross) block->start[half] = CrossStart<F>(block->pairs, half);
-            block->step_sum[half] = by.step * static_cast<float>(sums[half]);
-        }
-    }
-}
-
 template <class F, class Block>
 inline void RoundRows(const LinearArgs& a, Worker& worker) {
     auto* blocks = static_cast<Block*>(a.scratch);
@@ -228,6 +212,12 @@ inline void RunPhase(const LinearJob& job, Worker& worker) {
         }
         return PanelProduct<F, StraightPairs>(a, worker);
     }
+    if constexpr (kMayCross) {
+        if (a.num_rows >= kPairMinRows && AddsBesideProducts()) {
+            if (job.phase == LinearPhase::kRound) return RoundRows<F, XPairBlock>(a, worker);
+            return TileProduct<F, XPairBlock>(job, worker);
+        }
+    }
     if (job.phase == LinearPhase::kRound) return RoundRows<F, XBlock>(a, worker);
-    return TileProduct<F>(job, worker);
+    return TileProduct<F, XBlock>(job, worker);
 }

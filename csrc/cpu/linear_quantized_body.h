@@ -9,12 +9,15 @@ constexpr std::int64_t kTileBlockBytes = kTileRows * LayoutOf(F::kFormat).Bytes(
 // How far ahead of its use a product with few rows asks for its weights.
 constexpr int kPrefetchBytes = 4096;
 
+// Registers of weights, of which a half's sums are made.
+template <class F>
+constexpr int kHalfVectors = kVectors / F::kHalves;
+
 // The products of one tile with R rows, `stride` blocks apart. The order of additions is the same
 // for every R.
 template <class F, int R>
 inline void TileTimesRows(const std::uint8_t* tile, const XBlock* x, std::int64_t stride,
                           int num_blocks, Vec y[R]) {
-    constexpr int kHalfVectors = kVectors / F::kHalves;
     constexpr int kPrefetchShare = static_cast<int>(kTileBlockBytes<F> / F::kBlocks);
     for (int r = 0; r < R; ++r) y[r] = Zero();
     for (int b = 0; b < num_blocks; ++b, ++x) {
@@ -25,16 +28,73 @@ inline void TileTimesRows(const std::uint8_t* tile, const XBlock* x, std::int64_
         F::Unpack(tile, block, w);
         for (int half = 0; half < F::kHalves; ++half) {
             const Vec step = F::Step(tile, block, half);
-            const int first = half * kHalfVectors;
+            const int first = half * kHalfVectors<F>;
             for (int r = 0; r < R; ++r) {
                 const XBlock& row = x[r * stride];
                 IVec high = ISet(0);
                 IVec low = F::Start(row.start[half]);
-                for (int v = first; v < first + kHalfVectors; ++v) {
+                for (int v = first; v < first + kHalfVectors<F>; ++v) {
                     high = F::Dot(high, w[v], row.high + 4 * v);
                     low = F::Dot(low, w[v], row.low + 4 * v);
                 }
                 y[r] = Fma(Mul(ToFloats(Join(high, low)), step), Set(row.step), y[r]);
+            }
+            if constexpr (F::kHasMinimum) {
+                const Vec minimum = F::Minimum(tile, block, half);
+                for (int r = 0; r < R; ++r) {
+                    y[r] = Fma(minimum, Set(x[r * stride].step_sum[half]), y[r]);
+                }
+            }
+        }
+        if (block == F::kBlocks - 1) tile += kTileBlockBytes<F>;
+    }
+}
+
+// Sums of products of weights and activations, of two pairs of each lane at a time, one by one.
+struct StraightPairs {
+    static constexpr bool Crosses(int) { return false; }
+    static IVec Cross(IVec cross, const Pairs&, const Pairs&) { return cross; }
+    static IVec Start(const std::int32_t*, std::int32_t) { return ISet(0); }
+    static IVec Dot(IVec sum, const Pairs& even, const Pairs& odd, const std::int16_t* x) {
+        return DotPairs(DotPairs(sum, even, x), odd, x + 2);
+    }
+};
+
+// Of four activations, the v-th of a block.
+template <class By>
+inline IVec DotFour(IVec sum, int v, const Pairs& even, const Pairs& odd, const std::int16_t* x) {
+    return By::Crosses(v) ? By::Dot(sum, even, odd, x) : StraightPairs::Dot(sum, even, odd, x);
+}
+
+// The same sums over activations of 16 bits, which share weights that are widened to as many.
+template <class F, int R, class By = CrossedPairs>
+inline void TileTimesRows(const std::uint8_t* tile, const XPairBlock* x, std::int64_t stride,
+                          int num_blocks, Vec y[R]) {
+    constexpr int kPrefetchShare = static_cast<int>(kTileBlockBytes<F> / F::kBlocks);
+    for (int r = 0; r < R; ++r) y[r] = Zero();
+    for (int b = 0; b < num_blocks; ++b, ++x) {
+        const int block = b % F::kBlocks;
+        const std::uint8_t* ahead = tile + kPrefetchBytes + block * kPrefetchShare;
+        for (int at = 0; at < kPrefetchShare; at += 64) Prefetch(ahead + at);
+        Bytes w[kVectors];
+        F::Unpack(tile, block, w);
+        for (int half = 0; half < F::kHalves; ++half) {
+            IVec cross = ISet(0), sum[R];
+            for (int r = 0; r < R; ++r) sum[r] = ISet(x[r * stride].start[half]);
+#pragma GCC unroll 8
+            for (int i = 0; i < kHalfVectors<F>; ++i) {
+                const int v = half * kHalfVectors<F> + i;
+                const Pairs even = EvenBytes(w[v], F::kWeightBias);
+                const Pairs odd = OddBytes(w[v], F::kWeightBias);
+                if (By::Crosses(v)) cross = By::Cross(cross, even, odd);
+                for (int r = 0; r < R; ++r) {
+                    sum[r] = DotFour<By>(sum[r], v, even, odd, x[r * stride].pairs + 4 * v);
+                }
+            }
+            const Vec step = F::Step(tile, block, half);
+            for (int r = 0; r < R; ++r) {
+                const Vec product = Mul(ToFloats(By::Finish(sum[r], cross)), step);
+                y[r] = Fma(product, Set(x[r * stride].step), y[r]);
             }
             if constexpr (F::kHasMinimum) {
                 const Vec minimum = F::Minimum(tile, block, half);
@@ -79,8 +139,8 @@ struct Output {
 // As SiluMul has it.
 inline Vec Gated(Vec gate, Vec up) { return Mul(Mul(gate, Sigmoid(gate)), up); }
 
-template <class F, int R>
-inline void TileRows(const std::uint8_t* tile, const std::uint8_t* up_tile, const XBlock* x,
+template <class F, int R, class Block>
+inline void TileRows(const std::uint8_t* tile, const std::uint8_t* up_tile, const Block* x,
                      std::int64_t row, const Output& out) {
     const std::int64_t stride = out.args.k / kBlockElements;
     const int num_blocks = static_cast<int>(stride);
@@ -110,7 +170,7 @@ struct Rounding {
 // that follows may take it for numbers.
 inline Rounding RoundingOf(const float* x) {
     const Vec first = Abs(Load(x)), second = Abs(Load(x + kLanes));
-    if (!(SumLanes(Add(first, second)) < INFINITY)) return {kZeros, 0.0F, NAN};
+    if (!AllLess(Add(first, second), Set(INFINITY))) return {kZeros, 0.0F, NAN};
     const float most = MaxLane(Max(first, second));
     // Below this, kMaxQuant / most overflows; such a block counts as zero.
     if (!(most > 1e-30F)) return {x, 0.0F, 0.0F};
@@ -132,6 +192,27 @@ inline void RoundRow(const LinearArgs& a, std::int64_t row, XBlock* blocks) {
         for (int half = 0; half < F::kHalves; ++half) {
             block->step_sum[half] = by.step * static_cast<float>(sums[half]);
             block->start[half] = -F::kWeightBias * sums[half];
+        }
+    }
+}
+
+template <class F>
+inline void RoundRow(const LinearArgs& a, std::int64_t row, XPairBlock* blocks) {
+    const float* x = a.x + row * a.x_stride;
+    const std::int64_t num_blocks = a.k / kBlockElements;
+    XPairBlock* block = blocks + row * num_blocks;
+    for (std::int64_t b = 0; b < num_blocks; ++b, ++block, x += kBlockElements) {
+        const Rounding by = RoundingOf(x);
+        std::int32_t sums[2], starts[2] = {};
+        RoundToPairs(by.x, by.inverse, block->pairs, sums, starts);
+        if constexpr (F::kHalves == 1) {
+            sums[0] += sums[1];
+            starts[0] += starts[1];
+        }
+        block->step = by.step;
+        for (int half = 0; half < F::kHalves; ++half) {
+            block->start[half] = starts[half];
+            block->step_sum[half] = by.step * static_cast<float>(sums[half]);
         }
     }
 }
@@ -184,16 +265,16 @@ inline void PrefetchStart(const LinearArgs& a, std::int64_t t) {
 }
 
 // The product for few rows.
-template <class F>
+template <class F, class Block>
 inline void TileProduct(const LinearJob& job, Worker& worker) {
     const LinearArgs& a = job.args;
     const std::int64_t num_tiles = (a.OutputColumns() + kTileRows - 1) / kTileRows;
     if (RoundsPrivately(a)) PrefetchRows(a);
     PrefetchStart(a, Spans::Start(worker, num_tiles));
     std::uint8_t* tail = WorkerScratch(a, worker);
-    auto* x = static_cast<XBlock*>(a.scratch);
+    auto* x = static_cast<Block*>(a.scratch);
     if (RoundsPrivately(a)) {
-        x = reinterpret_cast<XBlock*>(tail + TailBytes(a));
+        x = reinterpret_cast<Block*>(tail + TailBytes(a));
         for (std::int64_t row = 0; row < a.num_rows; ++row) RoundRow<F>(a, row, x);
     }
     for (;;) {
@@ -208,6 +289,7 @@ inline void TileProduct(const LinearJob& job, Worker& worker) {
                 for (; a.num_rows - row >= 8; row += 8) TileRows<F, 8>(tile, up, x, row, out);
             }
             for (; a.num_rows - row >= 4; row += 4) TileRows<F, 4>(tile, up, x, row, out);
+            for (; a.num_rows - row >= 2; row += 2) TileRows<F, 2>(tile, up, x, row, out);
             for (; a.num_rows - row >= 1; row += 1) TileRows<F, 1>(tile, up, x, row, out);
         }
     }

@@ -36,7 +36,8 @@ struct XPairBlock {
     std::int32_t start[2];  // for each half, as CrossedPairs begins
 };
 
-// Rows from which unpacking pays.
+// Rows from which crossed pairs pay for widening weights on the way, and from which unpacking pays.
+constexpr std::int64_t kPairMinRows = 8;
 constexpr std::int64_t kPanelMinRows = 16;
 constexpr int kPanelTiles = 2;
 // Blocks of activations along k for which a panel is unpacked at a time.

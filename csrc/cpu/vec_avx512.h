@@ -190,6 +190,8 @@ inline Vec BiasedLanes(Bytes x) {
     return {_mm512_castsi512_ps(_mm512_xor_si512(x.v, _mm512_set1_epi8(-128)))};
 }
 
+inline bool AllLess(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ) == 0xFFFF; }
+
 // Rounds 16 floats times `inverse` (nearest, ties to even) to 128 * high + low; returns their sum.
 inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* high,
                                  std::int8_t* low) {
@@ -216,16 +218,22 @@ inline Pairs OddBytes(Bytes x, int bias) {
     const __m512i odd = _mm512_srli_epi16(x.v, 8);
     return {_mm512_sub_epi16(odd, _mm512_set1_epi16(static_cast<std::int16_t>(bias)))};
 }
-// Each lane's two weights times the two activations at `x`, added to the lane.
-inline IVec DotPairs(IVec sum, Pairs weights, const std::int16_t* x) {
+// The two activations at `x` in each lane: an access of its own, for a broadcast that a load does.
+inline __m512i TwoOfEach(const std::int16_t* x) {
     std::int32_t two;
     std::memcpy(&two, x, sizeof(two));
-    return {_mm512_dpwssd_epi32(sum.v, weights.v, _mm512_set1_epi32(two))};
+    return _mm512_set1_epi32(two);
+}
+// Each lane's two weights times the two activations at `x`, added to the lane.
+inline IVec DotPairs(IVec sum, Pairs weights, const std::int16_t* x) {
+    return {_mm512_dpwssd_epi32(sum.v, weights.v, TwoOfEach(x))};
 }
 // Sums of w0 x0 + w1 x1 as (x0 + w1)(x1 + w0) - x0 x1 - w0 w1: half the products, for two additions
-// each, which run beside them. Lanes wrap, and end as the same whole numbers.
+// each, which run beside them. Lanes wrap, and end as the same whole numbers. One four of four is
+// multiplied straight: additions of all would leave the multipliers idle.
 constexpr bool kMayCross = true;
 struct CrossedPairs {
+    static constexpr bool Crosses(int four) { return four % 4 != 1; }
     // Adds w0 w1.
     static IVec Cross(IVec cross, Pairs even, Pairs odd) {
         return {_mm512_dpwssd_epi32(cross.v, even.v, odd.v)};
@@ -234,21 +242,38 @@ struct CrossedPairs {
     static IVec Start(const std::int32_t* cross, std::int32_t start) {
         return {_mm512_sub_epi32(_mm512_set1_epi32(start), _mm512_loadu_si512(cross))};
     }
+    static IVec Finish(IVec sum, IVec cross) { return {_mm512_sub_epi32(sum.v, cross.v)}; }
     static IVec Dot(IVec sum, Pairs even, Pairs odd, const std::int16_t* x) {
-        std::int32_t two[2];
-        std::memcpy(two, x, sizeof(two));
-        return {_mm512_dpwssd_epi32(sum.v, _mm512_add_epi16(odd.v, _mm512_set1_epi32(two[0])),
-                                    _mm512_add_epi16(even.v, _mm512_set1_epi32(two[1])))};
+        return {_mm512_dpwssd_epi32(sum.v, _mm512_add_epi16(odd.v, TwoOfEach(x)),
+                                    _mm512_add_epi16(even.v, TwoOfEach(x + 2)))};
     }
 };
-// Rounds as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then OddBytes, of
-// each four.
-inline std::int32_t RoundToPairs(const float* x, float inverse, std::int16_t* out) {
-    const __m512i q =
-        _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), _mm512_set1_ps(inverse)));
-    const __m512i turned = _mm512_shuffle_epi32(q, _MM_PERM_DBCA);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm512_cvtepi32_epi16(turned));
-    return _mm512_reduce_add_epi32(q);
+// Rounds 32 floats as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then
+// OddBytes, of each four. Also, for each half of 16, their sum, and where CrossedPairs starts.
+inline void RoundToPairs(const float* x, float inverse, std::int16_t* out, std::int32_t sums[2],
+                         std::int32_t starts[2]) {
+    const __m512 by = _mm512_set1_ps(inverse);
+    const __m512i first = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), by));
+    const __m512i second = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + kLanes), by));
+    // Fours of the two, in turns, each in its order; then those of the first before the others.
+    const __m512i turned = _mm512_packs_epi32(_mm512_shuffle_epi32(first, _MM_PERM_DBCA),
+                                              _mm512_shuffle_epi32(second, _MM_PERM_DBCA));
+    const __m512i order = _mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0);
+    const __m512i pairs = _mm512_permutexvar_epi64(order, turned);
+    _mm512_storeu_si512(out, pairs);
+    // Even lanes: x0 x1 of each four that is crossed; odd lanes: the sum of all four.
+    const __m512i swapped = _mm512_shuffle_epi32(pairs, _MM_PERM_CDAB);
+    const __m512i ones = _mm512_maskz_set1_epi16(0xCCCCCCCC, 1);
+    __m512i both = _mm512_dpwssd_epi32(_mm512_setzero_si512(), swapped, ones);
+    both = _mm512_dpwssd_epi32(both, pairs, _mm512_mask_mov_epi32(ones, 0x5151, swapped));
+    both = _mm512_add_epi32(both, _mm512_shuffle_i64x2(both, both, 0xB1));
+    both = _mm512_add_epi32(both, _mm512_shuffle_epi32(both, _MM_PERM_BADC));
+    for (int half = 0; half < 2; ++half) {
+        const __m128i lanes =
+            half == 0 ? _mm512_castsi512_si128(both) : _mm512_extracti32x4_epi32(both, 2);
+        starts[half] = -_mm_cvtsi128_si32(lanes);
+        sums[half] = _mm_extract_epi32(lanes, 1);
+    }
 }
 // 128 * high + low.
 inline IVec Join(IVec high, IVec low) {

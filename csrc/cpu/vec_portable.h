@@ -200,6 +200,12 @@ inline Vec BiasedLanes(Bytes x) {
     return out;
 }
 
+inline bool AllLess(Vec a, Vec b) {
+    bool all = true;
+    for (int i = 0; i < kLanes; ++i) all &= a.lane[i] < b.lane[i];
+    return all;
+}
+
 // Rounds 16 floats times `inverse` (nearest, ties to even) to 128 * high + low; returns their sum.
 inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* high,
                                  std::int8_t* low) {
@@ -248,16 +254,18 @@ inline IVec DotPairs(IVec sum, const Pairs& weights, const std::int16_t* x) {
 // Additions would cost what the products save.
 constexpr bool kMayCross = false;
 struct CrossedPairs;
-// Rounds as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then OddBytes, of
-// each four.
-inline std::int32_t RoundToPairs(const float* x, float inverse, std::int16_t* out) {
-    std::int32_t sum = 0;
-    for (int i = 0; i < kLanes; ++i) {
-        const auto q = static_cast<std::int32_t>(std::nearbyintf(x[i] * inverse));
-        out[i / 4 * 4 + i % 2 * 2 + i / 2 % 2] = static_cast<std::int16_t>(q);
-        sum += q;
+// Rounds 32 floats as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then
+// OddBytes, of each four. Also the sum of each half of 16.
+inline void RoundToPairs(const float* x, float inverse, std::int16_t* out, std::int32_t sums[2],
+                         std::int32_t*) {
+    for (int half = 0; half < 2; ++half, x += kLanes, out += kLanes) {
+        sums[half] = 0;
+        for (int i = 0; i < kLanes; ++i) {
+            const auto q = static_cast<std::int32_t>(std::nearbyintf(x[i] * inverse));
+            out[i / 4 * 4 + i % 2 * 2 + i / 2 % 2] = static_cast<std::int16_t>(q);
+            sums[half] += q;
+        }
     }
-    return sum;
 }
 // 128 * high + low.
 inline IVec Join(IVec high, IVec low) {

@@ -136,7 +136,10 @@ void TestRowAmongMany(WeightFormat format, std::int64_t k) {
     const bool adds = AddsBesideProducts();
     for (const bool is_crossed : {false, true}) {
         SetAddsBesideProducts(is_crossed);
-        CheckTrue(product(0, kNumRows) == alone, "linear: a row's bits");
+        for (const std::int64_t num_rows : {3, 15, 17}) {
+            const std::vector<float> y = product(0, num_rows);
+            CheckTrue(std::equal(y.begin(), y.end(), alone.begin()), "linear: a row's bits");
+        }
     }
     SetAddsBesideProducts(adds);
 }
@@ -155,6 +158,7 @@ void TestAll() {
         if (block <= 32) TestProduct(format, 33, 5, 96);
         if (block == 32) TestProduct(format, 17, 33, 2080);  // k in two panels
         if (block == 1) TestProduct(format, 7, 9, 33);
+        if (format == WeightFormat::kQ4_1) TestProduct(format, 403, 70, 64);  // rows in spans
         if (!IsDense(format)) TestRowAmongMany(format, 2 * block);
     }
 }
