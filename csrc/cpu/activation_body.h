@@ -37,10 +37,9 @@ inline void ActivationRow(float* out, const float* x, std::int64_t width, float 
 
 template <class F>
 inline void ActivationRows(const ActivationArgs& a, Worker& worker) {
-    for (std::int64_t first = worker.Next() * kRowsTogether; first < a.num_rows;
-         first = worker.Next() * kRowsTogether) {
-        const std::int64_t last = Least(a.num_rows, first + kRowsTogether);
-        for (std::int64_t row = first; row < last; ++row) {
+    for (Piece rows = worker.TakeRows(a.num_rows); rows.first < rows.last;
+         rows = worker.TakeRows(a.num_rows)) {
+        for (std::int64_t row = rows.first; row < rows.last; ++row) {
             ActivationRow<F>(a.out + row * a.width, a.x + row * a.x_stride, a.width, a.cap);
         }
     }

@@ -5,11 +5,10 @@
 template <class T>
 inline void WriteLatentTokens(const WriteLatentArgs& a, Worker& worker) {
     const std::int64_t width = a.latent_dim + a.rotated_dim;
-    std::int64_t request = 0;
-    for (std::int64_t first = worker.Next() * kRowsTogether; first < a.batch.num_tokens;
-         first = worker.Next() * kRowsTogether) {
-        const std::int64_t last = Least(a.batch.num_tokens, first + kRowsTogether);
-        for (std::int64_t t = first; t < last; ++t) {
+    for (Piece rows = worker.TakeRows(a.batch.num_tokens); rows.first < rows.last;
+         rows = worker.TakeRows(a.batch.num_tokens)) {
+        std::int64_t request = 0;
+        for (std::int64_t t = rows.first; t < rows.last; ++t) {
             while (t >= a.batch.query_starts[request + 1]) ++request;
             const std::int64_t position = a.positions[t];
             const std::int64_t block = a.batch.Row(request)[position / a.batch.block_tokens];

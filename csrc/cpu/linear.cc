@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cpu/linear.h"
 
-#include <atomic>
-
 #include "cpu/linear_quantized_layout.h"
 
 namespace tokenlight::cpu {
@@ -13,24 +11,22 @@ std::size_t LinearScratchBytes(const LinearArgs& args, int num_workers) {
 }
 
 void Linear(const LinearArgs& args, ThreadPool& pool, std::int64_t max_workers) {
-    Spans spans;
     if (IsDense(args.format)) {
-        return pool.Run(DenseLinear, LinearJob{args, LinearPhase::kMultiply, spans}, max_workers);
+        return pool.Run(DenseLinear, LinearJob{args, LinearPhase::kMultiply}, max_workers);
     }
     const auto quantized =
         LayoutOf(args.format).num_elements == 32 ? QuantizedLinear32 : QuantizedLinear256;
     if (!RoundsPrivately(args)) {
-        pool.Run(quantized, LinearJob{args, LinearPhase::kRound, spans}, max_workers);
+        pool.Run(quantized, LinearJob{args, LinearPhase::kRound}, max_workers);
     }
-    pool.Run(quantized, LinearJob{args, LinearPhase::kMultiply, spans}, max_workers);
+    pool.Run(quantized, LinearJob{args, LinearPhase::kMultiply}, max_workers);
 }
 
 void LinearAlone(const LinearArgs& args) {
     const auto run = [&args](void (*kernel)(const LinearJob&, Worker&), LinearPhase phase) {
-        std::atomic<std::int64_t> next = 0;
-        Spans spans;
-        Worker alone(next, 0, 1);
-        kernel(LinearJob{args, phase, spans}, alone);
+        Region region(1);
+        Worker alone(region, 0, 1);
+        kernel(LinearJob{args, phase}, alone);
     };
     if (IsDense(args.format)) return run(DenseLinear, LinearPhase::kMultiply);
     const auto quantized =

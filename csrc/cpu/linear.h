@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "cpu/spans.h"
 #include "cpu/threads.h"
 #include "cpu/weights.h"
 
@@ -45,7 +44,6 @@ void LinearAlone(const LinearArgs& args);
 struct LinearJob {
     const LinearArgs& args;
     LinearPhase phase;
-    Spans& spans;
 };
 
 // Linear by kind of weight: dense, or in blocks of 32 or 256.

@@ -8,6 +8,9 @@ constexpr int kPanelRows = kMaxTileRows >= 16 ? 5 : 2;
 // How many blocks ahead activations are asked for: a panel fills the first-level cache before the
 // rows after these would come to theirs.
 constexpr int kPanelAhead = 4;
+// Of activations that share a panel, and the fewest rows for which workers unpack one each.
+constexpr std::int64_t kSpanBytes = 384 << 10;
+constexpr std::int64_t kMinSpanRows = 128;
 
 template <class F, class By>
 inline void UnpackPanel(const std::uint8_t* tile, int first_block, int num_blocks, int which,
@@ -156,8 +159,21 @@ inline void PanelSpan(const PanelPass& pass, std::int64_t first, std::int64_t la
     for (; last - row >= 1; row += 1) PanelPiece<F, By, 1, C>(pass, row);
 }
 
-// Items are spans of rows, whose activations fit the second-level cache beside a panel, by pairs of
-// tiles.
+// Rows that a worker multiplies with a panel before it unpacks the next: its activations fit the
+// second-level cache beside the panel, and workers have as many rows each.
+inline std::int64_t SpanRows(const LinearArgs& a, int panel_blocks, int num_workers) {
+    const std::int64_t row_bytes = panel_blocks * static_cast<std::int64_t>(sizeof(XPairBlock));
+    const std::int64_t most =
+        Least(a.num_rows, Most<std::int64_t>(kPanelRows, kSpanBytes / row_bytes));
+    const std::int64_t workers =
+        Least<std::int64_t>(num_workers, Most<std::int64_t>(1, a.num_rows / kMinSpanRows));
+    const std::int64_t num_spans = (a.num_rows + most - 1) / most;
+    const std::int64_t even = (num_spans + workers - 1) / workers * workers;
+    return (a.num_rows + even - 1) / even;
+}
+
+// Items are spans of rows by pairs of tiles, all of a span together: a worker keeps to the rows
+// that it has rounded and that it will read next, which may be far from another's core.
 template <class F, class By>
 inline void PanelProduct(const LinearArgs& a, Worker& worker) {
     const auto* x = static_cast<const XPairBlock*>(a.scratch);
@@ -165,28 +181,30 @@ inline void PanelProduct(const LinearArgs& a, Worker& worker) {
     std::uint8_t* tail = WorkerScratch(a, worker) + PanelBytes(a);
     const int num_blocks = static_cast<int>(a.k / kBlockElements);
     const int panel_blocks = static_cast<int>(Least<std::int64_t>(PanelBlocks(a), num_blocks));
-    const std::int64_t row_bytes = panel_blocks * static_cast<std::int64_t>(sizeof(XPairBlock));
-    const std::int64_t fitting = (384 << 10) / row_bytes / kPanelRows * kPanelRows;
-    const std::int64_t span_rows = Least(a.num_rows, Most<std::int64_t>(kPanelRows, fitting));
+    const std::int64_t span_rows = SpanRows(a, panel_blocks, worker.count());
     const std::int64_t num_spans = (a.num_rows + span_rows - 1) / span_rows;
     const std::int64_t num_tiles = (a.OutputColumns() + kTileRows - 1) / kTileRows;
     const std::int64_t tiles_each = a.is_gated ? 1 : kPanelTiles;
     const std::int64_t num_panels = (num_tiles + tiles_each - 1) / tiles_each;
-    for (std::int64_t i = worker.Next(); i < num_spans * num_panels; i = worker.Next()) {
-        const std::int64_t first = i / num_panels * span_rows;
-        const std::int64_t last = Least(a.num_rows, first + span_rows);
-        const std::int64_t t = i % num_panels * tiles_each;
-        const std::int64_t other = a.is_gated ? t + num_tiles : t + 1;
-        const bool is_pair = a.is_gated || other < num_tiles;
-        for (int b = 0; b < num_blocks; b += panel_blocks) {
-            const int count = Least(panel_blocks, num_blocks - b);
-            UnpackPanel<F, By>(FindTile<F>(a, t, tail), b, count, 0, panel);
-            if (is_pair) UnpackPanel<F, By>(FindTile<F>(a, other, tail), b, count, 1, panel);
-            const PanelPass pass{a, panel, x, t * kTileRows, b, count};
-            if (is_pair) {
-                PanelSpan<F, By, kPanelTiles>(pass, first, last);
-            } else {
-                PanelSpan<F, By, 1>(pass, first, last);
+    for (;;) {
+        const Piece piece = worker.Take(num_spans * num_panels);
+        if (piece.first == piece.last) return;
+        for (std::int64_t i = piece.first; i < piece.last; ++i) {
+            const std::int64_t first = i / num_panels * span_rows;
+            const std::int64_t last = Least(a.num_rows, first + span_rows);
+            const std::int64_t t = i % num_panels * tiles_each;
+            const std::int64_t other = a.is_gated ? t + num_tiles : t + 1;
+            const bool is_pair = a.is_gated || other < num_tiles;
+            for (int b = 0; b < num_blocks; b += panel_blocks) {
+                const int count = Least(panel_blocks, num_blocks - b);
+                UnpackPanel<F, By>(FindTile<F>(a, t, tail), b, count, 0, panel);
+                if (is_pair) UnpackPanel<F, By>(FindTile<F>(a, other, tail), b, count, 1, panel);
+                const PanelPass pass{a, panel, x, t * kTileRows, b, count};
+                if (is_pair) {
+                    PanelSpan<F, By, kPanelTiles>(pass, first, last);
+                } else {
+                    PanelSpan<F, By, 1>(pass, first, last);
+                }
             }
         }
     }
@@ -195,10 +213,10 @@ inline void PanelProduct(const LinearArgs& a, Worker& worker) {
 template <class F, class Block>
 inline void RoundRows(const LinearArgs& a, Worker& worker) {
     auto* blocks = static_cast<Block*>(a.scratch);
-    for (std::int64_t at = worker.Next() * kRowsTogether; at < a.num_rows;
-         at = worker.Next() * kRowsTogether) {
-        const std::int64_t last = Least(a.num_rows, at + kRowsTogether);
-        for (std::int64_t row = at; row < last; ++row) RoundRow<F>(a, row, blocks);
+    for (;;) {
+        const Piece rows = worker.TakeRows(a.num_rows);
+        if (rows.first >= rows.last) return;
+        for (std::int64_t row = rows.first; row < rows.last; ++row) RoundRow<F>(a, row, blocks);
     }
 }
 

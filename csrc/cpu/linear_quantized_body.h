@@ -270,7 +270,7 @@ inline void TileProduct(const LinearJob& job, Worker& worker) {
     const LinearArgs& a = job.args;
     const std::int64_t num_tiles = (a.OutputColumns() + kTileRows - 1) / kTileRows;
     if (RoundsPrivately(a)) PrefetchRows(a);
-    PrefetchStart(a, Spans::Start(worker, num_tiles));
+    PrefetchStart(a, worker.Start(num_tiles));
     std::uint8_t* tail = WorkerScratch(a, worker);
     auto* x = static_cast<Block*>(a.scratch);
     if (RoundsPrivately(a)) {
@@ -278,7 +278,7 @@ inline void TileProduct(const LinearJob& job, Worker& worker) {
         for (std::int64_t row = 0; row < a.num_rows; ++row) RoundRow<F>(a, row, x);
     }
     for (;;) {
-        const Piece piece = job.spans.Take(worker, num_tiles);
+        const Piece piece = worker.Take(num_tiles);
         if (piece.first == piece.last) return;
         for (std::int64_t t = piece.first; t < piece.last; ++t) {
             const std::uint8_t* tile = FindTile<F>(a, t, tail);

@@ -19,10 +19,9 @@ inline void RmsNormRow(float* out, const float* x, const float* weight, int widt
 
 inline void RmsNormRows(const RmsNormArgs& a, Worker& worker) {
     const std::int64_t num_rows = a.num_outer * a.num_inner;
-    for (std::int64_t first = worker.Next() * kRowsTogether; first < num_rows;
-         first = worker.Next() * kRowsTogether) {
-        const std::int64_t last = Least(num_rows, first + kRowsTogether);
-        for (std::int64_t row = first; row < last; ++row) {
+    for (Piece rows = worker.TakeRows(num_rows); rows.first < rows.last;
+         rows = worker.TakeRows(num_rows)) {
+        for (std::int64_t row = rows.first; row < rows.last; ++row) {
             const float* x =
                 a.x + row / a.num_inner * a.outer_stride + row % a.num_inner * a.inner_stride;
             RmsNormRow(a.out + row * a.width, x, a.weight, static_cast<int>(a.width), a.eps);

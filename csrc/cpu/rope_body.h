@@ -18,10 +18,9 @@ inline void RotateHead(float* x, const float* cos, const float* sin, int half) {
 
 inline void RopeTokens(const RopeArgs& a, Worker& worker) {
     const int half = static_cast<int>(a.rotated / 2);
-    for (std::int64_t first = worker.Next() * kRowsTogether; first < a.num_tokens;
-         first = worker.Next() * kRowsTogether) {
-        const std::int64_t last = Least(a.num_tokens, first + kRowsTogether);
-        for (std::int64_t token = first; token < last; ++token) {
+    for (Piece rows = worker.TakeRows(a.num_tokens); rows.first < rows.last;
+         rows = worker.TakeRows(a.num_tokens)) {
+        for (std::int64_t token = rows.first; token < rows.last; ++token) {
             const float* cos = a.cos_sin + token * a.rotated;
             for (std::int64_t h = 0; h < a.num_q_heads; ++h) {
                 RotateHead(a.q + token * a.q_stride + h * a.head_dim, cos, cos + half, half);

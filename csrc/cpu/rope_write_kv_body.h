@@ -36,11 +36,10 @@ template <class T>
 inline void RopeWriteKvTokens(const RopeWriteKvArgs& a, Worker& worker) {
     const int width = static_cast<int>(a.kv.head_dim), half = static_cast<int>(a.rotated / 2);
     const PagedBatch& batch = a.kv.batch;
-    std::int64_t request = 0;
-    for (std::int64_t first = worker.Next() * kRowsTogether; first < batch.num_tokens;
-         first = worker.Next() * kRowsTogether) {
-        const std::int64_t last = Least(batch.num_tokens, first + kRowsTogether);
-        for (std::int64_t t = first; t < last; ++t) {
+    for (Piece rows = worker.TakeRows(batch.num_tokens); rows.first < rows.last;
+         rows = worker.TakeRows(batch.num_tokens)) {
+        std::int64_t request = 0;
+        for (std::int64_t t = rows.first; t < rows.last; ++t) {
             while (t >= batch.query_starts[request + 1]) ++request;
             const float* cos = a.cos_sin + t * a.rotated;
             for (std::int64_t h = 0; h < a.num_q_heads; ++h) {

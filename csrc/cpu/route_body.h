@@ -104,9 +104,8 @@ inline void RouteTokens(const RouteArgs& a, Worker& worker) {
     auto* memory = static_cast<float*>(a.scratch);
     const std::int64_t floats = RouteBuffers(a, memory).total;
     const RouteBuffers buffers(a, memory + worker.index() * floats);
-    for (std::int64_t first = worker.Next() * kRowsTogether; first < a.num_tokens;
-         first = worker.Next() * kRowsTogether) {
-        const std::int64_t last = Least(a.num_tokens, first + kRowsTogether);
-        for (std::int64_t t = first; t < last; ++t) RouteToken(a, buffers, t);
+    for (Piece rows = worker.TakeRows(a.num_tokens); rows.first < rows.last;
+         rows = worker.TakeRows(a.num_tokens)) {
+        for (std::int64_t t = rows.first; t < rows.last; ++t) RouteToken(a, buffers, t);
     }
 }

@@ -14,10 +14,6 @@
 
 namespace tokenlight::cpu {
 
-namespace {
-constexpr std::int64_t kTogether = 16;
-}  // namespace
-
 void Add(const AddArgs& args, Worker& worker) { TL_DISPATCH(AddRows)(args, worker); }
 
 void AddRmsNorm(const AddRmsNormArgs& args, Worker& worker) {
@@ -35,10 +31,9 @@ void CheckRows(const CopyRowsArgs& args) {
 }
 
 void CopyRows(const CopyRowsArgs& args, Worker& worker) {
-    for (std::int64_t first = worker.Next() * kTogether; first < args.num_rows;
-         first = worker.Next() * kTogether) {
-        const std::int64_t last = std::min(args.num_rows, first + kTogether);
-        for (std::int64_t row = first; row < last; ++row) {
+    for (Piece rows = worker.TakeRows(args.num_rows); rows.first < rows.last;
+         rows = worker.TakeRows(args.num_rows)) {
+        for (std::int64_t row = rows.first; row < rows.last; ++row) {
             const std::int64_t from = args.rows == nullptr ? row : args.rows[row];
             std::memcpy(args.out + row * args.out_stride, args.x + from * args.x_stride,
                         static_cast<std::size_t>(args.width) * sizeof(float));
@@ -47,10 +42,9 @@ void CopyRows(const CopyRowsArgs& args, Worker& worker) {
 }
 
 void RopeAngles(const RopeAnglesArgs& args, Worker& worker) {
-    for (std::int64_t first = worker.Next() * kTogether; first < args.num_tokens;
-         first = worker.Next() * kTogether) {
-        const std::int64_t last = std::min(args.num_tokens, first + kTogether);
-        for (std::int64_t token = first; token < last; ++token) {
+    for (Piece rows = worker.TakeRows(args.num_tokens); rows.first < rows.last;
+         rows = worker.TakeRows(args.num_tokens)) {
+        for (std::int64_t token = rows.first; token < rows.last; ++token) {
             float* cos = args.out + token * 2 * args.num_frequencies;
             float* sin = cos + args.num_frequencies;
             for (std::int64_t i = 0; i < args.num_frequencies; ++i) {

@@ -19,10 +19,9 @@ inline void AddRow(float* out, const float* x, const float* y, int width) {
 
 inline void AddRows(const AddArgs& a, Worker& worker) {
     const int width = static_cast<int>(a.width);
-    for (std::int64_t first = worker.Next() * kRowsTogether; first < a.num_rows;
-         first = worker.Next() * kRowsTogether) {
-        const std::int64_t last = Least(a.num_rows, first + kRowsTogether);
-        for (std::int64_t row = first; row < last; ++row) {
+    for (Piece rows = worker.TakeRows(a.num_rows); rows.first < rows.last;
+         rows = worker.TakeRows(a.num_rows)) {
+        for (std::int64_t row = rows.first; row < rows.last; ++row) {
             float* out = a.out + row * a.width;
             const float* x = a.x + row * a.x_stride;
             if (a.y != nullptr) {
@@ -37,10 +36,9 @@ inline void AddRows(const AddArgs& a, Worker& worker) {
 
 inline void AddRmsNormRows(const AddRmsNormArgs& a, Worker& worker) {
     const int width = static_cast<int>(a.width);
-    for (std::int64_t first = worker.Next() * kRowsTogether; first < a.num_rows;
-         first = worker.Next() * kRowsTogether) {
-        const std::int64_t last = Least(a.num_rows, first + kRowsTogether);
-        for (std::int64_t row = first; row < last; ++row) {
+    for (Piece rows = worker.TakeRows(a.num_rows); rows.first < rows.last;
+         rows = worker.TakeRows(a.num_rows)) {
+        for (std::int64_t row = rows.first; row < rows.last; ++row) {
             float* sum = a.sum + row * a.width;
             AddRow(sum, a.x + row * a.x_stride, a.residual + row * a.residual_stride, width);
             RmsNormRow(a.out + row * a.width, sum, a.weight, width, a.eps);

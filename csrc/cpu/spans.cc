@@ -5,12 +5,19 @@
 
 namespace tokenlight::cpu {
 
-Piece Spans::Take(const Worker& worker, std::int64_t size) {
-    const int num_spans = std::min(worker.count(), kMostSpans);
-    for (int i = 0; i < num_spans; ++i) {
-        const int span = (worker.index() + i) % num_spans;
-        const std::int64_t first = size * span / num_spans;
-        const std::int64_t width = size * (span + 1) / num_spans - first;
+Spans::Spans(int num_workers) : num_spans_(std::min(num_workers, kMostSpans)) {
+    for (Taken* taken = taken_; taken < taken_ + num_spans_; ++taken) {
+        taken->claimed.store(0, std::memory_order_relaxed);
+        taken->from_front.store(0, std::memory_order_relaxed);
+        taken->from_back.store(0, std::memory_order_relaxed);
+    }
+}
+
+Piece Spans::Take(int worker, std::int64_t size) {
+    for (int i = 0; i < num_spans_; ++i) {
+        const int span = (worker + i) % num_spans_;
+        const std::int64_t first = size * span / num_spans_;
+        const std::int64_t width = size * (span + 1) / num_spans_ - first;
         const std::int64_t num_pieces = std::min(width, kMostPieces);
         Taken& taken = taken_[span];
         const std::int64_t left = num_pieces - taken.claimed.load(std::memory_order_relaxed);
@@ -29,9 +36,8 @@ Piece Spans::Take(const Worker& worker, std::int64_t size) {
     return {0, 0};
 }
 
-std::int64_t Spans::Start(const Worker& worker, std::int64_t size) {
-    const int num_spans = std::min(worker.count(), kMostSpans);
-    return size * (worker.index() % num_spans) / num_spans;
+std::int64_t Spans::Start(int worker, std::int64_t size) const {
+    return size * (worker % num_spans_) / num_spans_;
 }
 
 }  // namespace tokenlight::cpu

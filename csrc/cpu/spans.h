@@ -4,8 +4,6 @@
 #include <atomic>
 #include <cstdint>
 
-#include "cpu/threads.h"
-
 namespace tokenlight::cpu {
 
 // Some neighbouring parts of a region's work; none where first == last.
@@ -20,11 +18,14 @@ struct Piece {
 // worker that comes late, or not at all, leaves nothing undone.
 class Spans {
   public:
+    // For so many workers, of which one gives its number below theirs.
+    explicit Spans(int num_workers);
+
     // Of `size` parts, the next for this worker; none once all are taken.
-    Piece Take(const Worker& worker, std::int64_t size);
+    Piece Take(int worker, std::int64_t size);
 
     // Where the worker's own span begins.
-    static std::int64_t Start(const Worker& worker, std::int64_t size);
+    std::int64_t Start(int worker, std::int64_t size) const;
 
   private:
     static constexpr int kMostSpans = 64;
@@ -33,11 +34,12 @@ class Spans {
     // Of the pieces of a span. Who has raised `claimed` below their number has as many as fit: the
     // next from the front or the back, which together are no more than were claimed.
     struct alignas(64) Taken {
-        std::atomic<std::int64_t> claimed = 0;
-        std::atomic<std::int64_t> from_front = 0;
-        std::atomic<std::int64_t> from_back = 0;
+        std::atomic<std::int64_t> claimed;
+        std::atomic<std::int64_t> from_front;
+        std::atomic<std::int64_t> from_back;
     };
-    Taken taken_[kMostSpans];
+    const int num_spans_;
+    Taken taken_[kMostSpans];  // num_spans_ of them are set
 };
 
 }  // namespace tokenlight::cpu

@@ -50,7 +50,7 @@ struct ThreadPool::Crew {
     // Written by Run while no helper is inside, read by helpers that have entered.
     Job job = nullptr;
     const void* args = nullptr;
-    std::atomic<std::int64_t>* next = nullptr;
+    Region* region = nullptr;
     int count = 0;
 
     std::atomic<std::uint32_t> state = gate::kClosed;
@@ -83,7 +83,7 @@ struct ThreadPool::Crew {
             seen = now;
             if (!Enter()) continue;
             if (index < count) {
-                Worker worker(*next, index, count);
+                Worker worker(*region, index, count);
                 job(args, worker);
             }
             Leave();
@@ -129,26 +129,27 @@ void ThreadPool::Start(int num_helpers) {
 }
 
 void ThreadPool::Run(Job job, const void* args, std::int64_t max_workers) {
-    std::atomic<std::int64_t> next = 0;
     const std::int64_t wanted = std::min<std::int64_t>(num_threads(), max_workers);
     if (wanted <= 1) {
-        Worker alone(next, 0, 1);
+        Region region(1);
+        Worker alone(region, 0, 1);
         job(args, alone);
         return;
     }
+    Region region(static_cast<int>(wanted));
     std::lock_guard lock(mutex_);
     if (crew_ == nullptr) Start(num_threads() - 1);
     Crew& crew = *crew_;
     crew.job = job;
     crew.args = args;
-    crew.next = &next;
+    crew.region = &region;
     crew.count = static_cast<int>(wanted);
     crew.state.store(0, std::memory_order_release);
     // Skips the negative numbers and 0 when it wraps.
     crew.epoch.store(std::max(1, crew.epoch.load(std::memory_order_relaxed) % 0x40000000 + 1),
                      std::memory_order_release);
     crew.epoch.notify_all();
-    Worker first(next, 0, crew.count);
+    Worker first(region, 0, crew.count);
     job(args, first);
     crew.state.fetch_or(gate::kClosed, std::memory_order_acq_rel);
     for (;;) {

@@ -8,24 +8,49 @@
 #include <thread>
 #include <vector>
 
+#include "cpu/spans.h"
+
 namespace tokenlight::cpu {
 
-// One thread's place in a parallel region: kernels are written as what each worker does, until Next
-// has no more for it. A worker may come late or not at all, so none may wait for another.
+// What the workers of a region share.
+struct Region {
+    explicit Region(int num_workers) : spans(num_workers) {}
+
+    std::atomic<std::int64_t> next = 0;
+    Spans spans;
+};
+
+// Rows that a worker takes at a time, in ops whose rows are cheap.
+constexpr std::int64_t kRowsTogether = 16;
+
+// One thread's place in a parallel region: kernels are written as what each worker does, until
+// there is no more for it. A worker may come late or not at all, so none may wait for another. A
+// region hands out its work by Next or by Take, once.
 class Worker {
   public:
-    Worker(std::atomic<std::int64_t>& next, int index, int count)
-        : next_(next), index_(index), count_(count) {}
+    Worker(Region& region, int index, int count) : region_(region), index_(index), count_(count) {}
 
     // Below count; no two workers of a region have the same.
     int index() const { return index_; }
     int count() const { return count_; }
 
     // Hands out 0, 1, 2, ..., each to one worker.
-    std::int64_t Next() { return next_.fetch_add(1, std::memory_order_relaxed); }
+    std::int64_t Next() { return region_.next.fetch_add(1, std::memory_order_relaxed); }
+
+    // As Spans has it.
+    Piece Take(std::int64_t size) { return region_.spans.Take(index_, size); }
+    std::int64_t Start(std::int64_t size) const { return region_.spans.Start(index_, size); }
+
+    // Some of so many rows. Ops that share rows out so give one worker the same rows, which its
+    // core then has at hand; another's may be far away.
+    Piece TakeRows(std::int64_t num_rows) {
+        const Piece piece = Take((num_rows + kRowsTogether - 1) / kRowsTogether);
+        const std::int64_t last = piece.last * kRowsTogether;
+        return {piece.first * kRowsTogether, last < num_rows ? last : num_rows};
+    }
 
   private:
-    std::atomic<std::int64_t>& next_;
+    Region& region_;
     const int index_;
     const int count_;
 };

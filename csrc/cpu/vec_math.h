@@ -49,6 +49,3 @@ template <class T>
 inline T Most(T a, T b) {
     return a < b ? b : a;
 }
-
-// Rows that a worker takes at a time, in ops whose rows are cheap.
-constexpr std::int64_t kRowsTogether = 16;

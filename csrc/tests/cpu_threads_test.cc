@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 
-#include "cpu/spans.h"
 #include "cpu/threads.h"
 #include "tests/cpu_check.h"
 
@@ -39,13 +38,12 @@ void TestTickets(int num_threads) {
 
 struct SharedParts {
     std::vector<int>* taken;
-    Spans* spans;
 };
 
 void TakePieces(const SharedParts& a, Worker& worker) {
     const auto size = static_cast<std::int64_t>(a.taken->size());
     for (;;) {
-        const Piece piece = a.spans->Take(worker, size);
+        const Piece piece = worker.Take(size);
         if (piece.first == piece.last) return;
         for (std::int64_t i = piece.first; i < piece.last; ++i) {
             ++(*a.taken)[static_cast<std::size_t>(i)];
@@ -59,8 +57,7 @@ void TestSpans(int num_threads) {
     pool.SetNumThreads(num_threads);
     for (int round = 0; round < 2000; ++round) {
         std::vector<int> taken(static_cast<std::size_t>(round % 523));
-        Spans spans;
-        pool.Run(TakePieces, SharedParts{&taken, &spans}, round % (num_threads + 2) + 1);
+        pool.Run(TakePieces, SharedParts{&taken}, round % (num_threads + 2) + 1);
         for (const int times : taken) CheckTrue(times == 1, "each part once");
     }
 }
@@ -68,35 +65,33 @@ void TestSpans(int num_threads) {
 // Workers that take turns: each goes through its own span in order, then takes from the back half
 // of what is left of the other's.
 void TestOrderOfSpans() {
-    std::atomic<std::int64_t> next = 0;
-    Worker first(next, 0, 2), second(next, 1, 2);
-    Spans spans;
+    Region region(2);
+    Worker first(region, 0, 2), second(region, 1, 2);
     constexpr std::int64_t kSize = 12;
-    CheckTrue(Spans::Start(first, kSize) == 0 && Spans::Start(second, kSize) == 6, "starts");
+    CheckTrue(first.Start(kSize) == 0 && second.Start(kSize) == 6, "starts");
     for (const std::int64_t want : {0, 1, 2, 3, 4, 5}) {
-        CheckTrue(spans.Take(first, kSize).first == want, "the own span goes forward");
+        CheckTrue(first.Take(kSize).first == want, "the own span goes forward");
     }
-    CheckTrue(spans.Take(second, kSize).first == 6, "another's own span");
-    const Piece half = spans.Take(first, kSize), rest = spans.Take(first, kSize);
+    CheckTrue(second.Take(kSize).first == 6, "another's own span");
+    const Piece half = first.Take(kSize), rest = first.Take(kSize);
     CheckTrue(half.first == 9 && half.last == 12, "half of what is left, in order");
     CheckTrue(rest.first == 8 && rest.last == 9, "half of that, before it");
-    CheckTrue(spans.Take(second, kSize).first == 7, "the own span is not given away");
+    CheckTrue(second.Take(kSize).first == 7, "the own span is not given away");
     for (Worker* worker : {&first, &second}) {
-        const Piece none = spans.Take(*worker, kSize);
+        const Piece none = worker->Take(kSize);
         CheckTrue(none.first == none.last, "nothing is left");
     }
 }
 
 // More workers than there are spans share them.
 void TestManyWorkers() {
-    std::atomic<std::int64_t> next = 0;
-    Spans spans;
+    Spans spans(150);
     constexpr std::int64_t kSize = 1000;
     std::vector<int> taken(kSize);
     for (bool found = true; found;) {
         found = false;
         for (int index = 0; index < 150; ++index) {
-            const Piece piece = spans.Take(Worker(next, index, 150), kSize);
+            const Piece piece = spans.Take(index, kSize);
             found = found || piece.first < piece.last;
             for (std::int64_t i = piece.first; i < piece.last; ++i) {
                 ++taken[static_cast<std::size_t>(i)];
