@@ -230,7 +230,7 @@ inline void RunPhase(const LinearJob& job, Worker& worker) {
         }
         return PanelProduct<F, StraightPairs>(a, worker);
     }
-    if constexpr (kMayCross) {
+    if constexpr (kMayCross && F::kBlocks == 1) {  // others take as long to unpack as it saves
         if (a.num_rows >= kPairMinRows && AddsBesideProducts()) {
             if (job.phase == LinearPhase::kRound) return RoundRows<F, XPairBlock>(a, worker);
             return TileProduct<F, XPairBlock>(job, worker);
