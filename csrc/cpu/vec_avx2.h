@@ -266,12 +266,6 @@ inline Vec BiasedLanes(Bytes x) {
             _mm256_castsi256_ps(_mm256_xor_si256(x.high, bias))};
 }
 
-inline bool AllLess(Vec a, Vec b) {
-    const __m256 less = _mm256_and_ps(_mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ),
-                                      _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ));
-    return _mm256_movemask_ps(less) == 0xFF;
-}
-
 // Rounds 16 floats times `inverse` (nearest, ties to even) to 128 * high + low; returns their sum.
 inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* high,
                                  std::int8_t* low) {
@@ -323,6 +317,11 @@ inline IVec DotPairs(IVec sum, Pairs weights, const std::int16_t* x) {
 // Additions would cost what the products save.
 constexpr bool kMayCross = false;
 struct CrossedPairs;
+inline bool AllLess(Vec a, Vec b) {
+    const __m256 less = _mm256_and_ps(_mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ),
+                                      _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ));
+    return _mm256_movemask_ps(less) == 0xFF;
+}
 // Rounds 32 floats as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then
 // OddBytes, of each four. Also the sum of each half of 16.
 inline void RoundToPairs(const float* x, float inverse, std::int16_t* out, std::int32_t sums[2],

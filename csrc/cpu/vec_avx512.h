@@ -190,8 +190,6 @@ inline Vec BiasedLanes(Bytes x) {
     return {_mm512_castsi512_ps(_mm512_xor_si512(x.v, _mm512_set1_epi8(-128)))};
 }
 
-inline bool AllLess(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ) == 0xFFFF; }
-
 // Rounds 16 floats times `inverse` (nearest, ties to even) to 128 * high + low; returns their sum.
 inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* high,
                                  std::int8_t* low) {
@@ -248,6 +246,7 @@ struct CrossedPairs {
                                     _mm512_add_epi16(even.v, TwoOfEach(x + 2)))};
     }
 };
+inline bool AllLess(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ) == 0xFFFF; }
 // Rounds 32 floats as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then
 // OddBytes, of each four. Also, for each half of 16, their sum, and where CrossedPairs starts.
 inline void RoundToPairs(const float* x, float inverse, std::int16_t* out, std::int32_t sums[2],

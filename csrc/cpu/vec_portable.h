@@ -200,12 +200,6 @@ inline Vec BiasedLanes(Bytes x) {
     return out;
 }
 
-inline bool AllLess(Vec a, Vec b) {
-    bool all = true;
-    for (int i = 0; i < kLanes; ++i) all &= a.lane[i] < b.lane[i];
-    return all;
-}
-
 // Rounds 16 floats times `inverse` (nearest, ties to even) to 128 * high + low; returns their sum.
 inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* high,
                                  std::int8_t* low) {
@@ -254,6 +248,11 @@ inline IVec DotPairs(IVec sum, const Pairs& weights, const std::int16_t* x) {
 // Additions would cost what the products save.
 constexpr bool kMayCross = false;
 struct CrossedPairs;
+inline bool AllLess(Vec a, Vec b) {
+    bool all = true;
+    for (int i = 0; i < kLanes; ++i) all &= a.lane[i] < b.lane[i];
+    return all;
+}
 // Rounds 32 floats as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then
 // OddBytes, of each four. Also the sum of each half of 16.
 inline void RoundToPairs(const float* x, float inverse, std::int16_t* out, std::int32_t sums[2],
