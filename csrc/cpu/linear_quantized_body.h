@@ -203,7 +203,8 @@ inline void RoundRow(const LinearArgs& a, std::int64_t row, XPairBlock* blocks) 
     XPairBlock* block = blocks + row * num_blocks;
     for (std::int64_t b = 0; b < num_blocks; ++b, ++block, x += kBlockElements) {
         const Rounding by = RoundingOf(x);
-        std::int32_t sums[2], starts[2] = {};
+        std::int32_t sums[2];
+        std::uint32_t starts[2] = {};
         RoundToPairs(by.x, by.inverse, block->pairs, sums, starts);
         if constexpr (F::kHalves == 1) {
             sums[0] += sums[1];
@@ -211,7 +212,7 @@ inline void RoundRow(const LinearArgs& a, std::int64_t row, XPairBlock* blocks) 
         }
         block->step = by.step;
         for (int half = 0; half < F::kHalves; ++half) {
-            block->start[half] = starts[half];
+            block->start[half] = static_cast<std::int32_t>(starts[half]);
             block->step_sum[half] = by.step * static_cast<float>(sums[half]);
         }
     }

@@ -325,7 +325,7 @@ inline bool AllLess(Vec a, Vec b) {
 // Rounds 32 floats as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then
 // OddBytes, of each four. Also the sum of each half of 16.
 inline void RoundToPairs(const float* x, float inverse, std::int16_t* out, std::int32_t sums[2],
-                         std::int32_t*) {
+                         std::uint32_t*) {
     for (int half = 0; half < 2; ++half, x += kLanes, out += kLanes) {
         const Vec scaled = Mul(Load(x), Set(inverse));
         std::int32_t q[kLanes];

@@ -248,9 +248,10 @@ struct CrossedPairs {
 };
 inline bool AllLess(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ) == 0xFFFF; }
 // Rounds 32 floats as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then
-// OddBytes, of each four. Also, for each half of 16, their sum, and where CrossedPairs starts.
+// OddBytes, of each four. Also, for each half of 16, their sum, and where CrossedPairs starts,
+// which may wrap.
 inline void RoundToPairs(const float* x, float inverse, std::int16_t* out, std::int32_t sums[2],
-                         std::int32_t starts[2]) {
+                         std::uint32_t starts[2]) {
     const __m512 by = _mm512_set1_ps(inverse);
     const __m512i first = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), by));
     const __m512i second = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + kLanes), by));
@@ -270,7 +271,7 @@ inline void RoundToPairs(const float* x, float inverse, std::int16_t* out, std::
     for (int half = 0; half < 2; ++half) {
         const __m128i lanes =
             half == 0 ? _mm512_castsi512_si128(both) : _mm512_extracti32x4_epi32(both, 2);
-        starts[half] = -_mm_cvtsi128_si32(lanes);
+        starts[half] = 0U - static_cast<std::uint32_t>(_mm_cvtsi128_si32(lanes));
         sums[half] = _mm_extract_epi32(lanes, 1);
     }
 }
