@@ -98,7 +98,7 @@ struct PanelPass {
     std::int64_t ColumnStride() const { return args.is_gated ? args.n / 2 : kTileRows; }
 };
 
-// Between the registers of R rows and what an output has of them: each question is asked once.
+// As WriteRows, of what an output has so far.
 template <int R>
 inline void ReadRows(const Output& out, std::int64_t row, Vec y[R]) {
     const float* from = out.At(row);
@@ -107,17 +107,6 @@ inline void ReadRows(const Output& out, std::int64_t row, Vec y[R]) {
         for (int r = 0; r < R; ++r) y[r] = Load(from + r * stride);
     } else {
         for (int r = 0; r < R; ++r) y[r] = LoadN(from + r * stride, out.count);
-    }
-}
-
-template <int R>
-inline void WriteRows(const Output& out, std::int64_t row, const Vec y[R]) {
-    float* to = out.At(row);
-    const std::int64_t stride = out.args.OutputColumns();
-    if (out.count == kTileRows) {
-        for (int r = 0; r < R; ++r) Store(to + r * stride, y[r]);
-    } else {
-        for (int r = 0; r < R; ++r) StoreN(to + r * stride, y[r], out.count);
     }
 }
 

@@ -119,22 +119,24 @@ struct Output {
           count(static_cast<int>(Least<std::int64_t>(kTileRows, a.n - first))) {}
 
     float* At(std::int64_t row) const { return args.y + row * args.OutputColumns() + column; }
-    Vec Read(std::int64_t row) const {
-        return count == kTileRows ? Load(At(row)) : LoadN(At(row), count);
-    }
-    void Write(std::int64_t row, Vec y) const {
-        if (count == kTileRows) {
-            Store(At(row), y);
-        } else {
-            StoreN(At(row), y, count);
-        }
-    }
     Vec WithBias(Vec y) const {
         if (args.bias == nullptr) return y;
         const float* bias = args.bias + column;
         return Add(y, count == kTileRows ? Load(bias) : LoadN(bias, count));
     }
 };
+
+// The registers of R rows to an output; whether it is a whole tile is asked once.
+template <int R>
+inline void WriteRows(const Output& out, std::int64_t row, const Vec y[R]) {
+    float* to = out.At(row);
+    const std::int64_t stride = out.args.OutputColumns();
+    if (out.count == kTileRows) {
+        for (int r = 0; r < R; ++r) Store(to + r * stride, y[r]);
+    } else {
+        for (int r = 0; r < R; ++r) StoreN(to + r * stride, y[r], out.count);
+    }
+}
 
 // As SiluMul has it.
 inline Vec Gated(Vec gate, Vec up) { return Mul(Mul(gate, Sigmoid(gate)), up); }
@@ -153,7 +155,7 @@ inline void TileRows(const std::uint8_t* tile, const std::uint8_t* up_tile, cons
         TileTimesRows<F, R>(up_tile, x + row * stride, stride, num_blocks, u);
         for (int r = 0; r < R; ++r) y[r] = Gated(y[r], up.WithBias(u[r]));
     }
-    for (int r = 0; r < R; ++r) out.Write(row + r, y[r]);
+    WriteRows<R>(out, row, y);
 }
 
 constexpr float kZeros[kBlockElements] = {};

@@ -27,14 +27,15 @@ struct XBlock {
     std::int32_t start[2];
 };
 
-// For many rows, over weights that were unpacked to 16 bits for all of them. A sum of q * weight is
-// the same whole number either way, below 2^31.
+// For rows that share weights unpacked to 16 bits. A sum of q * weight is the same whole number
+// either way, below 2^31.
 struct XPairBlock {
     std::int16_t pairs[kBlockElements];  // q in RoundToPairs' order
     float step;
     float step_sum[2];
     std::int32_t start[2];  // for each half, as CrossedPairs begins
 };
+static_assert(sizeof(XPairBlock) == sizeof(XBlock));  // scratch holds as many of either
 
 // Rows from which crossed pairs pay for widening weights on the way, and from which unpacking pays.
 constexpr std::int64_t kPairMinRows = 8;
@@ -65,8 +66,8 @@ constexpr std::int64_t Aligned64(std::int64_t bytes) { return (bytes + 63) / 64 
 
 // Of all rounded activations.
 inline std::int64_t XBytes(const LinearArgs& a) {
-    const std::size_t block_bytes = UsesPanels(a) ? sizeof(XPairBlock) : sizeof(XBlock);
-    return Aligned64(a.num_rows * (a.k / kBlockElements) * static_cast<std::int64_t>(block_bytes));
+    constexpr auto kBlockBytes = static_cast<std::int64_t>(sizeof(XBlock));
+    return Aligned64(a.num_rows * (a.k / kBlockElements) * kBlockBytes);
 }
 
 // The rows beyond the last full tile are made into one in scratch.
