@@ -9,6 +9,8 @@ import pytest
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import MODEL, running
 from tests.server.scripted_engine import call, scripted
+from tokenlight.server.decoding.notes import Notes
+from tokenlight.server.decoding.openai_tools import decode_tool_choice, decode_tools
 
 BASH = {
     "type": "function",
@@ -206,6 +208,14 @@ def test_one_call_is_the_most_where_parallel_calls_are_off(stream):
             calls = ask(server, **fields).choices[0].message.tool_calls
         assert server.engine.seen[0].was_aborted
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("mode", ["auto", "none", "required"])
+def test_a_tool_choice_of_a_type_alone_is_that_mode(mode):
+    """As Cursor writes it."""
+    tools = decode_tools(TOOLS, Notes()).values()
+    assert decode_tool_choice({"type": mode}, tools) == decode_tool_choice(mode, tools)
+    assert decode_tool_choice(mode, tools).mode == mode
 
 
 def test_tool_choice_none_makes_no_call_and_keeps_the_prompt():

@@ -132,8 +132,9 @@ def _description(sent: dict[str, Any]) -> str:
     return description if isinstance(description, str) else ""
 
 
-# What other protocols and hurried hands write; left to OpenAI's own tools they would force nothing.
-_NOT_OPENAIS = frozenset({"any", "tool", "auto", "none", "required", ""})
+_MODES = ("auto", "none", "required")
+# What other protocols write; left to OpenAI's own tools they would force nothing.
+_NOT_OPENAIS = frozenset({"any", "tool", ""})
 
 
 def decode_tool_choice(sent: str | dict[str, Any] | None, known: Iterable[KnownTool]) -> ToolChoice:
@@ -143,6 +144,8 @@ def decode_tool_choice(sent: str | dict[str, Any] | None, known: Iterable[KnownT
         InvalidRequest: it is of no known form, or names a tool that the request does not have.
     """
     tools = list(known)
+    if isinstance(sent, dict) and sent.get("type") in _MODES:
+        sent = sent["type"]  # as Cursor writes it
     if sent in (None, "auto", {}):
         return ToolChoice()
     if sent == "none":
