@@ -82,6 +82,7 @@ CHAT_AND_COMPLETIONS = {
     "a bias of a word": chat(logit_bias={"hello": 1}),
     "a bias of a token that the model lacks": chat(logit_bias={"70000": 1}),
     "1025 biases": chat(logit_bias={str(i): 1 for i in range(1025)}),
+    "a structural tag": chat(structured_outputs={"structural_tag": "{}"}),
     "a regex of 140,000 characters": chat(guided_regex="(a|b)" * 28_000),
     "21 top_logprobs": chat(logprobs=True, top_logprobs=21),
     "top_logprobs without logprobs": chat(top_logprobs=3),

@@ -22,4 +22,6 @@ def replace_lone_surrogates(json_text: str) -> str:
 
 def replace_lone_surrogates_in_bytes(data: bytes) -> bytes:
     """The same of JSON bytes."""
+    if b"\\u" not in data:
+        return data
     return _IN_BYTES.sub(lambda found: found[0] if found[2] else found[1] + b"\\ufffd", data)

@@ -8,12 +8,17 @@ import asyncio
 from llguidance.gbnf_to_lark import any_to_lark
 
 from tokenlight import wire
-from tokenlight.base.errors import InvalidRequest
+from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
 from tokenlight.server.schemas.parameters import GenerationFields, Json
 from tokenlight.text.conversation import Shape, spelled_object
 from tokenlight.text.grammar.check import check_rules
 from tokenlight.text.grammar.rules import shape_rules
 
+_UNSUPPORTED = {
+    "disable_additional_properties": "say additionalProperties in the schema",
+    "whitespace_pattern": "leave it out: JSON comes in one form",
+    "structural_tag": "use tools, or one of json, regex, choice and grammar",
+}
 MAX_WRITTEN_CHARS = 1 << 17
 """Of a regex, a grammar, choices: compiling takes as long as their length squared, seconds here."""
 
@@ -24,7 +29,11 @@ def decode_shape(fields: GenerationFields) -> Shape | None:
     Raises:
         InvalidRequest: they ask for more than one, for what is no schema or grammar, or for more
             than can be compiled in time.
+        UnsupportedParameter: they ask for what vLLM has beyond these.
     """
+    for name, advice in _UNSUPPORTED.items():
+        if getattr(fields.structured_outputs, name, None):
+            raise UnsupportedParameter(f"structured_outputs.{name}", advice=advice)
     found = list(_shapes(fields))
     if len(found) > 1:
         raise InvalidRequest(

@@ -24,6 +24,10 @@ _Body = TypeVar("_Body", bound=msgspec.Struct)
 _log = get_log("server")
 
 
+# Other values (utf-8, identity) are slips of clients whose bodies can be read.
+_COMPRESSIONS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"})
+
+
 async def read_body(request: Request, limit_bytes: int) -> bytes:
     """The whole body.
 
@@ -48,7 +52,7 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
         if not message.get("more_body", False):
             break
     coding = request.headers.get("content-encoding", "").strip().lower()
-    if coding not in ("", "identity"):
+    if _COMPRESSIONS.intersection(re.split(r"[\s,]+", coding)):
         raise InvalidRequest(
             f"the body came with content-encoding {coding!r}, but this server reads bodies as they "
             f"are; send it uncompressed, without that header"

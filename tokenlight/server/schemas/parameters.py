@@ -46,6 +46,10 @@ class StructuredOutputs(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Changes nothing: there is no other way that a shape could be enforced by."""
     disable_any_whitespace: bool | None = None
     """Changes nothing: JSON comes in one form."""
+    disable_additional_properties: bool | None = None
+    """Refused when true, as the next two are when given: they are vLLM's, and not implemented."""
+    whitespace_pattern: str | None = None
+    structural_tag: str | None = None
 
 
 class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
