@@ -107,7 +107,13 @@ def test_a_certificate_of_its_own_is_named_in_ssl_cert_file(tmp_path, monkeypatc
 def test_a_temperature_that_is_no_number_is_wrong_usage(capsys):
     for typed in ("nan", "inf", "warm"):
         assert main(["chat", "--url", "http://127.0.0.1:9", "--temperature", typed]) == EXIT_USAGE
-        assert f"--temperature: invalid finite value: '{typed}'" in capsys.readouterr().err
+        assert f"--temperature: must be a finite number, got '{typed}'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("url", "said"), [("http://[::1", "is no URL"), ("", "--url is empty")])
+def test_a_url_that_is_none_is_wrong_usage(capsys, url, said):
+    assert main(["chat", "--url", url]) == EXIT_USAGE
+    assert said in capsys.readouterr().err
 
 
 def test_a_refusal_is_shown_and_forgotten():

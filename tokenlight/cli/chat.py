@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tokenlight.base.errors import TokenLightError
 from tokenlight.base.log import LogLevel
 from tokenlight.config import EngineConfig
-from tokenlight.config.flags import add_flags, finite
+from tokenlight.config.flags import add_flags, finite, refuse_empty
 
 if TYPE_CHECKING:
     from tokenlight.cli.talk import Message, Server
@@ -27,9 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--url", help="a running server; default: start one for this chat")
     parser.add_argument("--api-key", help="the key to it; default: TOKENLIGHT_API_KEY")
     parser.add_argument("--system", metavar="TEXT", help="a system message to begin with")
-    parser.add_argument("--temperature", type=finite, metavar="X", help="default: the server's")
+    parser.add_argument("--temperature", type=_number, metavar="X", help="default: the server's")
     parser.add_argument("--max-tokens", type=int, metavar="N", help="most tokens per answer")
     add_flags(parser, EngineConfig)
+
+
+def _number(text: str) -> float:
+    try:
+        return finite(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a finite number, got {text!r}") from None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     level: LogLevel = env.log_level if env.log_level != "info" else "warning"
     log.configure(level)
     if args.url is not None:
+        refuse_empty("--url", args.url)
         door: AbstractContextManager[Door] = nullcontext(
             Door(args.url, args.api_key or env.api_key)
         )

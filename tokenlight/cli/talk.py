@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from tokenlight.base.clock import now_s
-from tokenlight.base.errors import TokenLightError
+from tokenlight.base.errors import ConfigError, TokenLightError
 
 Message = Mapping[str, str]
 
@@ -53,7 +53,7 @@ class Server:
         headers = {b"authorization": bearer} if api_key else {}
         # Prefill may take minutes; the server sends a comment every 10 s meanwhile.
         timeout = httpx.Timeout(60.0, connect=5.0)
-        base = httpx.URL(url.rstrip("/").removesuffix("/v1"))
+        base = _base(url)
         # A proxy of the environment cannot reach this machine's own loopback.
         is_local = base.host in ("127.0.0.1", "localhost", "::1")
         self._client = httpx.Client(
@@ -119,6 +119,15 @@ class Server:
             raise AnswerFailed(
                 f"the connection to {self._client.base_url} failed: {error}"
             ) from None
+
+
+def _base(url: str) -> httpx.URL:
+    try:
+        return httpx.URL(url.rstrip("/").removesuffix("/v1"))
+    except httpx.InvalidURL as error:
+        raise ConfigError(
+            f"--url {url!r} is no URL ({error}); name one like http://127.0.0.1:8000"
+        ) from None
 
 
 def _take(chunk: dict[str, object], answer: Answer) -> Iterator[str]:

@@ -84,7 +84,8 @@ class Flag:
             if text not in self.choices:
                 raise ConfigError(f"{asked} must be {_either(self.choices)}, got {text!r}")
             return text
-        refuse_empty(asked or self.path, text)
+        if text or self.default != "" or self.positional:  # a default may be written out
+            refuse_empty(asked or self.path, text)
         if not _is_text(text):
             raise ConfigError(
                 f"{asked} {text!a} is not text in this locale ({sys.getfilesystemencoding()}); "
