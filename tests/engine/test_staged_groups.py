@@ -21,18 +21,21 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
-from tests.engine.rig import GREEDY, Rig, generate
+from tests.engine.rig import BLOCK_TOKENS, GREEDY, Rig, generate
 from tests.engine.test_grammar import bound
 from tests.engine.test_invariance import REQUESTS, SHAPED, tokens
 from tests.models.tiny import write_tiny_llama
 from tests.server.fake_engine import ByteTokenizer
 from tokenlight import wire
+from tokenlight.control import Plan
 from tokenlight.kv import DevicePool
 from tokenlight.runner import ModelRunner
 from tokenlight.runner.ranks.message import unpack
 from tokenlight.runner.ranks.mirror import Mirror, Verb, follow_mirror, read_put, read_size
 from tokenlight.runner.resolve import graph_rows
+from tokenlight.runner.sampler import Sampler
 from tokenlight.runner.staged_model import Place
+from tokenlight.runner.staging import Frame, Put, Staging
 from tokenlight.text.grammar.matching import Grammars
 
 WAIT_S = 60
@@ -194,6 +197,42 @@ def test_a_table_that_nobody_knows_is_sent_whole_once_its_group_has_requests(
         rig.play({0: REQUESTS[:4]})
     had_tables = [read_put(unpack(words, 1)).table is not None for words in other.messages]
     assert had_tables == [False] * num_lone + [True] + [False] * (len(had_tables) - num_lone - 1)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_what_was_put_before_a_group_failed_is_brought_again(
+    rigs: list[Rig], which: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = [RuntimeError("no memory")]
+    brought: list[bool] = []
+    real = Staging.put
+
+    def put(staging: Staging, plan: Plan, frame: Frame, sampler: Sampler) -> Put:
+        told = real(staging, plan, frame, sampler)
+        for slot, kv_len in zip(plan.slots, plan.kv_lens, strict=True):
+            columns = -(-int(kv_len) // BLOCK_TOKENS)
+            row = staging._table[int(slot), :columns].numpy()
+            brought.append(np.array_equal(row, plan.block_table[slot, :columns]))
+        return told
+
+    with grouped(rigs, overlap=1, is_captured=True) as (rig, _):
+        staged = rig.runner._staged
+        assert staged is not None
+        failing = staged._model.stagings[which]
+        write = failing._write_patches
+
+        def write_but_once(*args: Any) -> int:
+            if faults:
+                raise faults.pop()
+            return write(*args)
+
+        monkeypatch.setattr(failing, "_write_patches", write_but_once)
+        monkeypatch.setattr(Staging, "put", put)
+        first = [generate(f"x{i}", list(range(30 * i, 30 * i + 30))) for i in range(2)]
+        rig.play({0: first, 12: [replace(r, max_new_tokens=30) for r in REQUESTS[1:7]]})
+    assert not faults
+    assert brought
+    assert all(brought)
 
 
 def test_groups_that_preempt_answer_the_same(rigs: list[Rig]) -> None:

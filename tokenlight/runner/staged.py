@@ -119,6 +119,8 @@ class StagedSteps:
         try:
             return self._launch(plan)
         except Exception:
+            for staging in self._model.stagings:
+                staging.doubt()
             if self._is_cuda:
                 torch.cuda.synchronize()  # its inputs' host memory is about to be used again
             raise
@@ -150,7 +152,7 @@ class StagedSteps:
                 self._mirror.sampled()
             sampled_rows = frames.own.step.sampled_rows
             logits_AV = self._run(model.logits, x_TD, sampled_rows, frames.num_rows)
-            sums_A = logits_AV.sum(1)
+            sums_A = self._run(lambda: logits_AV.sum(1))
         elif captured:
             self._run(captured.forward.replay)
             logits_AV, sums_A = captured.forward.results
@@ -159,7 +161,9 @@ class StagedSteps:
         else:
             self._run(model.hidden, frames)
             return self._send_back(plan, frames.own.step.sampled_rows.new_empty(2, 0), rows)
-        logprobs = read_logprobs(logits_AV[rows], wanted) if wanted else {}
+        logprobs: Mapping[int, Tensor] = {}
+        if wanted:
+            logprobs = self._run(lambda: read_logprobs(logits_AV[rows], wanted))
         unsaid: Unsaid = ()
         if is_shaping:
             unsaid = self._shape(plan, frames, rows, logits_AV, sums_A)
@@ -214,8 +218,8 @@ class StagedSteps:
     def _shape(
         self, plan: Plan, frames: Frames, rows: Rows, logits_AV: Tensor, sums_A: Tensor
     ) -> Unsaid:
-        self._settle()
         try:
+            self._settle()
             logits_SV = logits_AV[rows]
             unsaid = self._sampler.shape_(plan, logits_SV)
             if not isinstance(rows, slice):
@@ -223,7 +227,8 @@ class StagedSteps:
             return unsaid
         except Exception:
             if self._mirror is not None:
-                self._model.choose(frames, logits_AV, sums_A)  # the other ranks wait for ids
+                # The other ranks wait for ids.
+                self._run(self._model.choose, frames, logits_AV, sums_A)
             raise
 
     def _settle(self) -> None:

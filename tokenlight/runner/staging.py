@@ -194,6 +194,10 @@ class Staging:
         self._is_stale = is_stale  # as long as the group has no request, it has no table
         return put
 
+    def doubt(self) -> None:
+        """What was put may not have been brought: the next step brings the whole table."""
+        self._is_stale = True
+
     def repeat(self, put: Put, frame: Frame) -> None:
         """Queue what another rank has put into its frame of this size."""
         turn = self._turn
