@@ -113,7 +113,9 @@ class Clients:
 
     def _ask(self) -> None:
         try:
-            while (answer := httpx.post(f"{self._url}/completions", json=ASKED)).is_success:
+            while (
+                answer := httpx.post(f"{self._url}/completions", json=ASKED, timeout=60)
+            ).is_success:
                 self._is_answered.set()
             self.faults.append(answer.json()["error"]["code"])
         except httpx.HTTPError as fault:

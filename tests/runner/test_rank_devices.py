@@ -66,7 +66,7 @@ def test_ranks_on_gpus_end_with_their_processes(
 
 
 def test_a_launcher_says_which_rank_of_its_host_this_is():
-    assert read_env({"RANK": "5", "LOCAL_RANK": "1"}).local_rank == 1
+    assert read_env({"WORLD_SIZE": "8", "RANK": "5", "LOCAL_RANK": "1"}).local_rank == 1
     assert read_env({"RANK": "5"}).local_rank is None
 
 
@@ -76,7 +76,10 @@ def test_ranks_of_a_host_share_its_cores():
     assert threads_of_a_rank(four, machine) == 2
     assert threads_of_a_rank(four, replace(machine, num_local_ranks=2)) == 4
     assert threads_of_a_rank(replace(four, num_threads=3), machine) == 3
-    assert read_env({"LOCAL_WORLD_SIZE": "2"}).num_local_ranks == 2
+    assert read_env({"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}).num_local_ranks == 2
+    assert read_env({"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": ""}).num_local_ranks is None
+    alone = read_env({"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"})
+    assert (alone.local_rank, alone.num_local_ranks) == (None, None)
 
 
 @pytest.fixture(scope="module")

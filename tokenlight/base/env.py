@@ -61,7 +61,9 @@ class Env:
     """WORLD_SIZE: how many ranks a launcher started. Default: `tokenlight serve` starts them."""
 
     local_rank: int | None = None
-    """LOCAL_RANK: the rank's number on its host, set by launchers; picks its GPU. Default: RANK."""
+    """LOCAL_RANK: the rank's number on its host, set by launchers of several; picks its GPU.
+    Default: RANK.
+    """
 
     num_local_ranks: int | None = None
     """LOCAL_WORLD_SIZE: how many ranks a launcher started on this host, which share its cores and
@@ -99,12 +101,14 @@ def read_env(environ: Mapping[str, str] | None = None) -> Env:
     if tuning not in ("use", "ignore"):
         raise ConfigError(f"TOKENLIGHT_KERNEL_TUNING must be use or ignore, got {tuning!r}")
     num_ranks, local_rank = source.get("WORLD_SIZE"), source.get("LOCAL_RANK", "")
-    num_local = source.get("LOCAL_WORLD_SIZE")
+    # Images set these for a rank that is alone, too, and its children would inherit them.
+    is_launched = num_ranks not in (None, "1")
+    num_local = source.get("LOCAL_WORLD_SIZE") if is_launched else None
     return Env(
-        local_rank=int(local_rank) if local_rank.isdigit() else None,
+        local_rank=int(local_rank) if is_launched and local_rank.isdigit() else None,
         rank=int(source["RANK"]) if source.get("RANK", "").isdigit() else 0,
         num_ranks=None if num_ranks is None else _count("WORLD_SIZE", num_ranks),
-        num_local_ranks=None if num_local is None else _count("LOCAL_WORLD_SIZE", num_local),
+        num_local_ranks=_count("LOCAL_WORLD_SIZE", num_local) if num_local else None,
         master_addr=source.get("MASTER_ADDR") or "127.0.0.1",
         cache_dir=(
             _default_cache_dir(source) if cache is None else _path("TOKENLIGHT_CACHE", cache)

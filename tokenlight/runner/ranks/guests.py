@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 
 from tokenlight.base.log import event, get_log
 from tokenlight.runner.ranks.lost import leave_at_once
@@ -32,6 +33,10 @@ class Guests:
     def close(self) -> None:
         """Once they were told to end: give them time, then leave them to their launcher."""
         self._watch.join(_STOP_S)
+        for each in self._connections.values():
+            with suppress(OSError):  # whoever has ended has none
+                each.shutdown(socket.SHUT_RDWR)
+        self._watch.join()  # it writes by their numbers, which others may have next
         for each in self._connections.values():
             each.close()
 

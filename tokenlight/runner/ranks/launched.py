@@ -26,6 +26,7 @@ def follow_leader() -> None:
     Raises:
         ConfigError: what the leading rank was asked for cannot be had on this machine.
         CheckpointError: the model's files cannot be used here.
+        EngineDead: the leading rank cannot be reached.
     """
     with join(None, device_of_launched()):
         rank, messages = dist.get_rank(), read_group()

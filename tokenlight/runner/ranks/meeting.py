@@ -16,6 +16,7 @@ from tokenlight.base.errors import EngineDead
 _KEY_BYTES = 16
 _RANK_BYTES = 4
 _MEET_S = 60.0
+_SAY_S = 10.0
 _ANY_PORT = 9
 
 
@@ -29,8 +30,11 @@ class Door:
             met_at: by what name the launcher let all ranks find it.
         """
         family, host = _own_address(met_at)
-        self._listener = socket.create_server((host, 0), family=family)
-        self.address: tuple[str, int] = self._listener.getsockname()[:2]
+        # This host's own name may lead to its loopback here, and nowhere else.
+        is_named = _is_loopback(host) and not (met_at == "localhost" or _is_loopback(met_at))
+        self._listener = socket.create_server(("" if is_named else host, 0), family=family)
+        port = self._listener.getsockname()[1]
+        self.address: tuple[str, int] = (met_at if is_named else host, port)
         self.key = secrets.token_hex(_KEY_BYTES)
 
     def let_in(self, num_others: int) -> dict[int, socket.socket]:
@@ -60,9 +64,11 @@ class Door:
 
     def _rank_of(self, guest: socket.socket) -> int | None:
         """None: a stranger's."""
-        guest.settimeout(1.0)
+        said, wanted = b"", 2 * _KEY_BYTES + _RANK_BYTES
+        guest.settimeout(_SAY_S)
         try:
-            said = guest.recv(2 * _KEY_BYTES + _RANK_BYTES, socket.MSG_WAITALL)
+            while len(said) < wanted and (more := guest.recv(wanted - len(said))):
+                said += more
         except OSError:
             return None
         guest.settimeout(None)
@@ -73,11 +79,25 @@ class Door:
 
 
 def come_in(address: tuple[str, int], key: str, rank: int) -> socket.socket:
-    """Another rank's connection to the leading one."""
-    made = socket.create_connection(address, timeout=_MEET_S)
+    """Another rank's connection to the leading one.
+
+    Raises:
+        EngineDead: it cannot be reached.
+    """
+    try:
+        made = socket.create_connection(address, timeout=_MEET_S)
+    except OSError as error:
+        raise EngineDead(
+            f"rank 0 does not answer at {address[0]}:{address[1]} ({error.strerror or error}); "
+            f"can this host reach its ports, and is MASTER_ADDR its name here?"
+        ) from None
     made.settimeout(None)
     made.sendall(key.encode() + rank.to_bytes(_RANK_BYTES, "little"))
     return made
+
+
+def _is_loopback(host: str) -> bool:
+    return host.startswith("127.") or host == "::1"
 
 
 def _own_address(met_at: str) -> tuple[socket.AddressFamily, str]:
