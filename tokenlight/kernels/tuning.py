@@ -11,7 +11,7 @@ import json
 import math
 import os
 import platform
-import tempfile
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -130,9 +130,9 @@ def save(path: Path, tuned: list[Tuned]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     machine = machine_facts(path.name[: path.name.index("-")])
     # Two processes may both get here: each renames a whole file of its own into place.
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        json.dump({"machine": machine, "sites": sites}, file, indent=1)
-    os.replace(file.name, path)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    part.write_text(json.dumps({"machine": machine, "sites": sites}, indent=1))
+    os.replace(part, path)
 
 
 def apply(path: Path, ops: dict[str, Op[..., Any]]) -> int:
