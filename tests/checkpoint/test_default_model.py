@@ -122,7 +122,7 @@ def test_a_file_that_pip_moves_between_two_looks_is_no_step_back(
     sizes = chain([1000, 0], repeat(2000))
     monkeypatch.setattr(default_model, "_largest_file_bytes", lambda _: next(sizes))
     monkeypatch.setattr(default_model, "POLL_S", 0.01)
-    world.tell("copy", chunk_bytes=100_000, pause_s=0.1)
+    world.tell("copy", chunk_bytes=100_000, pause_s=0.5)
     heard: list[FetchProgress] = []
     world.fetch(heard)
     downloaded = [each.done_bytes for each in heard if each.stage == "download"]

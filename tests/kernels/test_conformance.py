@@ -217,7 +217,6 @@ def test_rows_do_not_depend_on_each_other(
     assert not [name for name, is_same in compared if not is_same]
 
 
-# Of one result, and how many numbers the call was given.
 def test_what_is_registered_is_tested(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing else is to be done for a new kernel."""
     op = OPS["scale"]
