@@ -2,10 +2,12 @@
 """Dummy weights: normal, the same everywhere, and enough to run a model of config.json alone."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from tests.engine.rig import generate
 from tests.models.tiny import llama_config
@@ -16,7 +18,10 @@ from tokenlight.config import EngineConfig, ModelConfig
 from tokenlight.control import Scheduler
 from tokenlight.models import load_model
 from tokenlight.runner import ModelRunner, scheduler_config
-from tokenlight.weights.dummy import dummy_tensor
+from tokenlight.weights.dummy import dummy_tensor, fill_with_dummies
+from tokenlight.weights.piece import Piece
+from tokenlight.weights.slot import Slot, Target
+from tokenlight.weights.stored import StoredTensor
 
 CPU = torch.device("cpu")
 FIRST_BITS = [-17503, -17306, 15446, 15294, -17320, -17563]
@@ -73,6 +78,31 @@ def test_fused_parts_are_the_tensors_that_a_checkpoint_would_have(folder):
     names = [f"layers.1.self_attn.{part}_proj.weight" for part in "qkv"]
     parts = [numbers(name, rows, 64) for name, rows in zip(names, (64, 32, 32), strict=True)]
     assert torch.equal(qkv.double(), torch.cat(parts))
+
+
+class Keeping(nn.Module):
+    """Keeps what its slot is given as it is given."""
+
+    WHOLE = (16, 64)
+
+    def slots(self) -> dict[str, Slot]:
+        return {"weight": Slot(part_shapes=(self.WHOLE,), fill=self.keep)}
+
+    def keep(self, parts: Sequence[StoredTensor], target: Target) -> None:
+        (self.part,) = parts
+
+
+@pytest.mark.parametrize(("starts", "lengths"), [((8, 0), (8, 64)), ((0, 32), (16, 32))])
+def test_a_part_of_a_tensor_lies_in_memory_of_its_own(starts, lengths):
+    """As kernels read it, and without the rest of the tensor, which other ranks hold."""
+    layer = Keeping()
+    pieces = {"layer.weight": [Piece(Keeping.WHOLE, starts, lengths)]}
+    fill_with_dummies(nn.ModuleDict({"layer": layer}), {}, Target(CPU, torch.bfloat16), pieces)
+    rows = layer.part.rows
+    assert rows.is_contiguous()
+    assert rows.untyped_storage().nbytes() == rows.nbytes == 2 * 8 * 64
+    halves = numbers("layer.weight", *Keeping.WHOLE).chunk(2, int(starts[1] > 0))
+    assert torch.equal(layer.part.dense(torch.float64), halves[1])
 
 
 def test_a_folder_with_config_json_alone_runs(folder):

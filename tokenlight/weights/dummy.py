@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -34,11 +35,20 @@ def fill_with_dummies(
     """Fill every slot of `model`, made where it will be read; of `pieces`, what this rank holds."""
     for name, slot in slots_of(model).items():
         held = pieces[name] if pieces else [Piece.all_of(shape) for shape in slot.part_shapes]
-        parts = [
-            piece.of(dummy_tensor(stored_name(name, part, weight_map), piece.whole, target.device))
-            for part, piece in enumerate(held)
-        ]
-        slot.fill(parts, target)
+        names = (stored_name(name, part, weight_map) for part in range(len(held)))
+        wholes = (
+            dummy_tensor(stored, piece.whole, target.device)
+            for stored, piece in zip(names, held, strict=True)
+        )
+        slot.fill([_cut(whole, piece) for whole, piece in zip(wholes, held, strict=True)], target)
+
+
+def _cut(whole: StoredTensor, piece: Piece) -> StoredTensor:
+    """Rows one after the other, in memory of their own: a slot may keep them as they are."""
+    part = piece.of(whole)
+    if part is whole:
+        return whole
+    return replace(part, rows=part.rows.clone(memory_format=torch.contiguous_format))
 
 
 def dummy_tensor(name: str, shape: tuple[int, ...], device: torch.device) -> StoredTensor:
