@@ -146,6 +146,25 @@ def test_keys_arrive_while_those_before_them_are_multiplied(
     assert "wgmma.mma_async" in kernels[0].asm["ptx"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("head_dim", [64, 128, 256])
+@pytest.mark.parametrize("tokens", [1, 300])
+def test_the_compiler_has_little_to_write_for_float32(
+    tokens: int, head_dim: int, tmp_path: Path
+) -> None:
+    """Of plain units each multiplication of a thread is a line: with 64 queries of 64 keys in four
+    warps there were so many that ptxas took half a minute for each kernel of a start.
+    """
+    cache = torch.empty(8, 2, 16, head_dim)
+    ints = torch.zeros(2, dtype=torch.int32)
+    batch = ints, ints[1:], torch.zeros(1, 256, dtype=torch.int32), ints[1:]
+    with compiled_for(90, tmp_path) as kernels:
+        run("paged_attention", "triton")(
+            torch.empty(tokens, 8, head_dim), cache, cache, *batch, scale=0.1
+        )
+    assert max(kernel.asm["ptx"].count("\n") for kernel in kernels) < 8000
+
+
 def assert_one_kind(launch, cache: Path) -> None:
     with compiled_for(90, cache) as kernels:
         launch()

@@ -17,7 +17,7 @@ class Tiles(NamedTuple):
     """Sizes of a launch. Of those with the same `keys`, a row has the same bits in all."""
 
     rows: int
-    """Queries and heads of a tile; a multiple of the 64 rows of a Hopper matrix instruction."""
+    """Queries and heads of a tile; of 16 bits, a multiple of the 64 rows of a Hopper instruction."""
     keys: int
     """At a time."""
     num_warps: int
@@ -39,6 +39,9 @@ class Tiles(NamedTuple):
 DECODE = Tiles(rows=64, keys=64, num_warps=4, num_stages=2)
 CHUNKED = Tiles(rows=128, keys=64, num_warps=8, num_stages=3)
 PREFILL = Tiles(rows=128, keys=128, num_warps=8, num_stages=3)
+# Of float32, on the plain units: what a thread multiplies is written out, so that larger tiles take
+# the compiler half a minute. Nothing is fetched ahead: the registers are full.
+WIDE = Tiles(rows=32, keys=32, num_warps=8, num_stages=1)
 # What is widened takes the registers of half of the keys.
 FLOAT8_PREFILL = Tiles(rows=128, keys=64, num_warps=8, num_stages=4)
 
@@ -46,10 +49,7 @@ FLOAT8_PREFILL = Tiles(rows=128, keys=64, num_warps=8, num_stages=4)
 def in_chunks(dtype: torch.dtype, stored: torch.dtype, head_dim: int, *, is_prefill: bool) -> Tiles:
     """For queries of one dtype and keys of another, each chunk of keys on its own."""
     if dtype is torch.float32:
-        # Nothing is fetched ahead: the registers are full.
-        if head_dim > 128:
-            return Tiles(rows=64, keys=32, num_warps=8, num_stages=1)
-        return DECODE._replace(num_stages=1)
+        return WIDE
     tiles = CHUNKED if is_prefill else DECODE
     if head_dim > 128:  # their sums take the registers of eight warps
         tiles = Tiles(rows=64, keys=64, num_warps=8, num_stages=2)
