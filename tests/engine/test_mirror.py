@@ -20,7 +20,7 @@ from tokenlight.kv import DevicePool
 from tokenlight.runner import ModelRunner
 from tokenlight.runner.ranks.message import unpack
 from tokenlight.runner.ranks.mirror import Mirror, Verb, follow_mirror, read_put, read_size
-from tokenlight.runner.resolve import graph_rows
+from tokenlight.runner.resolve import ResolvedConfig, graph_rows
 from tokenlight.runner.staging import Put, Size
 from tokenlight.text.grammar.matching import Grammars
 
@@ -61,7 +61,9 @@ def forget(pool: DevicePool) -> None:
 
 @pytest.mark.parametrize("is_captured", [False, True], ids=["launched", "captured"])
 @pytest.mark.parametrize("overlap", [1, 2])
-def test_the_other_rank_has_the_same_kv(rig: Rig, overlap: int, is_captured: bool):
+def test_the_other_rank_has_the_same_kv(rig: Rig, overlap: int, is_captured: bool, monkeypatch):
+    widths = property(lambda config: (32, config.max_model_tokens))  # steps of both
+    monkeypatch.setattr(ResolvedConfig, "graph_tokens", widths)
     model, pool, others = rig.runner._model, rig.runner._kv, Others()
     config = dataclasses.replace(
         rig.runner.config,
@@ -93,9 +95,9 @@ def test_the_other_rank_has_the_same_kv(rig: Rig, overlap: int, is_captured: boo
 def test_a_whole_table_travels_behind_the_words():
     told: list[np.ndarray] = []
     put = Put(np.arange(9, dtype=np.int32), 0, np.arange(12, dtype=np.int32).reshape(3, 4))
-    Mirror(told.append).put(Verb.FORWARD, [Size(5, 3, 2)], [put])
+    Mirror(told.append).put(Verb.FORWARD, [Size(5, 3, 2, 70)], [put])
     words = unpack(told[0], 0)
-    assert read_size(words) == Size(5, 3, 2)
+    assert read_size(words) == Size(5, 3, 2, 70)
     again = read_put(words)
     assert again.words.tolist() == put.words.tolist()
     assert again.table.tolist() == put.table.tolist()

@@ -18,7 +18,7 @@ from tokenlight import wire
 from tokenlight.config import EngineConfig, ModelConfig, SchedulerConfig
 from tokenlight.engine.client import AsyncLLM
 from tokenlight.runner import ModelRunner
-from tokenlight.runner.resolve import graph_rows
+from tokenlight.runner.resolve import ResolvedConfig, graph_rows
 from tokenlight.text.grammar.matching import Grammars
 
 WAYS = [(0, True), (1, True), (2, True), (1, False), (2, False)]
@@ -52,6 +52,30 @@ def test_staged_is_in_place(rig, truth, overlap, is_captured):
     assert stats.num_free_blocks == stats.num_blocks
     again, _ = other.play({0: REQUESTS})
     assert tokens(again) == truth
+
+
+@pytest.mark.parametrize("overlap", [1, 2])
+def test_short_requests_are_captured_apart(rig, truth, monkeypatch, overlap):
+    """With a block table that has no room for others; beside a longer one, nobody is short."""
+    widths_of = property(lambda config: (80, config.max_model_tokens))
+    monkeypatch.setattr(ResolvedConfig, "graph_tokens", widths_of)
+    other = staged(rig, overlap=overlap, is_captured=True)
+    block_tokens, steps = rig.runner.config.block_tokens, []
+    captured_for = other.runner._staged._model.captured_for
+
+    def watched(sizes):
+        captured = captured_for(sizes)
+        if captured is not None:
+            width = captured.frames.own.step.block_table.shape[1]
+            steps.append((sizes[0].longest_tokens, width * block_tokens))
+        return captured
+
+    monkeypatch.setattr(other.runner._staged._model, "captured_for", watched)
+    answers, _ = other.play({2 * index: [r] for index, r in enumerate(REQUESTS)})
+    assert tokens(answers) == truth
+    widths = {width for _, width in steps}
+    assert widths == {80, -(-rig.runner.config.max_model_tokens // block_tokens) * block_tokens}
+    assert all((width == 80) == (longest <= 80) for longest, width in steps)
 
 
 @pytest.mark.parametrize(("overlap", "is_captured"), [(1, True), (2, True)])

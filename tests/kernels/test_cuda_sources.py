@@ -16,6 +16,7 @@ from tokenlight.base.env import child_environ
 from tokenlight.kernels.cuda import compile as compiling
 from tokenlight.kernels.cuda.compile import ARCH, CompileFailed, cubin_name, find_cubin, sources
 from tokenlight.kernels.ops.linear import cuda as linear
+from tokenlight.kernels.ops.paged_attention import SHORT_TOKENS, cuda_short, decode
 from tokenlight.kernels.ops.paged_attention import cuda as paged_attention
 from tokenlight.kernels.ops.sample import cuda as sample
 
@@ -24,8 +25,9 @@ SHARED_BYTES = 228 << 10
 
 # Kernel -> bytes that may spill: 32 rows of heads of 128 need more registers than there are; the
 # others spill once, before their loop.
-SPILLS = {"attend_128_32": 44, "linear_16": 24, "rope_write_kv": 8}
+SPILLS = {"attend_128_32": 48, "attend_short_128_32": 100, "linear_16": 24, "rope_write_kv": 8}
 
+DECODE = Path(decode.__file__).with_suffix(".cuh")
 SOURCE = 'extern "C" __global__ void nothing() {}\n'
 
 
@@ -96,6 +98,10 @@ def test_a_cubin_is_named_for_its_text_and_target(tmp_path: Path) -> None:
     assert cubin_name(source, "sm_100") != name
     source.write_text(SOURCE + " ")
     assert cubin_name(source, "sm_90a") != name
+    source.write_text(SOURCE)
+    assert cubin_name(source, "sm_90a") == name
+    (source.parent / "beside.cuh").write_text("// what the source may include")
+    assert cubin_name(source, "sm_90a") != name
 
 
 def test_a_cubin_is_compiled_once_and_then_found(tmp_path: Path, monkeypatch) -> None:
@@ -131,6 +137,10 @@ def test_blocks_fit_their_multiprocessor() -> None:
     for head_dim, rows in product((64, 128), (8, 16, 32)):
         shared = paged_attention._shared_bytes(head_dim, rows, rows)
         assert shared + 1024 <= SHARED_BYTES
+        blocks = 3 if head_dim * rows <= 1024 else 2  # as its registers are bound
+        declared = f"ATTEND(attend_short_{head_dim}_{rows}, {head_dim}, {rows // 8}, {blocks})"
+        assert declared in cuda_short._SOURCE.path.read_text()
+        assert blocks * (cuda_short._shared_bytes(head_dim, rows) + 1024) <= SHARED_BYTES
     for name, plan in linear._PLANS.items():
         blocks = 2 if name == "linear" else 3
         assert blocks * (plan.shared_bytes + 1024 + 640) <= SHARED_BYTES
@@ -143,13 +153,15 @@ def test_blocks_fit_their_multiprocessor() -> None:
 
 
 def test_the_attention_is_launched_as_its_source_says() -> None:
-    text = paged_attention._SOURCE.path.read_text()
+    text = DECODE.read_text() + paged_attention._SOURCE.path.read_text()
     said = {name: int(n) for name, n in re.findall(r"constexpr int (k\w+) = (\d+);", text)}
     assert said["kStages"] == paged_attention._STAGES
-    assert said["kStageTokens"] == paged_attention._STAGE_TOKENS
+    assert said["kStageTokens"] == decode.STAGE_TOKENS
+    assert said["kShort"] == SHORT_TOKENS
+    assert said["kShortChunks"] == decode.SHORT_CHUNKS
     assert said["kMaxRequests"] == paged_attention._MAX_REQUESTS
-    assert said["kTeam"] * said["kTeams"] == paged_attention._WARPS
-    assert 32 * (paged_attention._WARPS + 1) + said["kMergers"] == paged_attention._THREADS
+    assert (said["kTeam"], said["kTeams"]) == (decode.TEAM_WARPS, 1)
+    assert 32 * (decode.TEAM_WARPS + 1) + said["kMergers"] == paged_attention._THREADS
     assert f"sizeof(Shared) == {paged_attention._STATE_BYTES}" in text
 
 
@@ -161,14 +173,12 @@ def test_a_long_cache_has_a_chunk_for_each_block_of_the_device(kv_heads: int) ->
 
 def test_params_are_laid_out_as_the_kernels_read_them() -> None:
     """A struct's pointers first, then 4-byte numbers: the same in C and in ctypes."""
-    for module, struct in (
-        (linear, "LinearParams"),
-        (paged_attention, "AttentionParams"),
-        (sample, "SampleParams"),
+    for ours, struct, text in (
+        (linear._Params, "LinearParams", linear._SOURCE.path),
+        (decode.Params, "AttentionParams", DECODE),
+        (sample._Params, "SampleParams", sample._SOURCE.path),
     ):
-        body = re.search(
-            rf"struct {struct} {{(.*?)\n}};", module._SOURCE.path.read_text(), re.S
-        ).group(1)
+        body = re.search(rf"struct {struct} {{(.*?)\n}};", text.read_text(), re.S).group(1)
         declared = []
         for line in re.sub(r"//[^\n]*", "", body).split(";"):
             kind, _, names = line.strip().rpartition(" ") if "," not in line else (
@@ -176,5 +186,4 @@ def test_params_are_laid_out_as_the_kernels_read_them() -> None:
             )  # fmt: skip
             for name in filter(None, (n.strip() for n in names.split(","))):
                 declared.append((name.lstrip("*"), "*" in kind + name))
-        ours = [(name, kind is ctypes.c_void_p) for name, kind in module._Params._fields_]
-        assert ours == declared
+        assert [(name, kind is ctypes.c_void_p) for name, kind in ours._fields_] == declared

@@ -28,7 +28,7 @@ from tokenlight.kernels.ops.mla_attention import mla_attention
 from tokenlight.kernels.ops.moe import moe
 from tokenlight.kernels.ops.norm_linear import norm_linear
 from tokenlight.kernels.ops.norm_linear_silu_mul import norm_linear_silu_mul
-from tokenlight.kernels.ops.paged_attention import paged_attention
+from tokenlight.kernels.ops.paged_attention import SHORT_TOKENS, paged_attention
 from tokenlight.kernels.ops.rms_norm import rms_norm
 from tokenlight.kernels.ops.rope import rope_
 from tokenlight.kernels.ops.rope_angles import rope_angles
@@ -51,6 +51,7 @@ from tokenlight.kernels.weight_memory import weight_memory
 __all__ = [
     "FORMATS",
     "OPS",
+    "SHORT_TOKENS",
     "TILE_ROWS",
     "Format",
     "PackQueue",

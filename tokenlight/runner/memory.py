@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 
 from tokenlight.base.errors import ConfigError
+from tokenlight.kernels import SHORT_TOKENS
 from tokenlight.kv import DevicePool
 from tokenlight.models import CausalLM, CompiledModel, compile_model
 from tokenlight.nn import CacheSpec
@@ -20,7 +21,8 @@ from tokenlight.runner.resolve import Limits, ModelShape
 from tokenlight.spmd import Limits as RowLimits
 from tokenlight.spmd import Ranks
 
-# Captured steps hold logits of their own, a few copies of them, and what their kernels ask for.
+# Captured steps hold logits of their own, a few copies of them, and what their kernels ask for;
+# those of short requests hold as much again.
 _LOGITS_COPIES = 4
 _CAPTURE_BYTES = 256 << 20
 MAX_FORCED_TOKENS = 64
@@ -109,12 +111,16 @@ def measure_usage(
     # Kernels were loaded by now: what the driver holds for them is counted as well.
     free_bytes, total_bytes = torch.cuda.mem_get_info()
     held_bytes = torch.cuda.memory_reserved()
-    capture_bytes = _CAPTURE_BYTES + _LOGITS_COPIES * 4 * limits.max_num_requests * vocab_size
+    num_widths = 1 + (shape.max_model_tokens > SHORT_TOKENS)
+    logits_bytes = 4 * limits.max_num_requests * vocab_size
     return Usage(
         total=total_bytes,
         elsewhere=total_bytes - free_bytes - held_bytes,
         weights=reserved_bytes,
-        step=held_bytes - reserved_bytes - pool.num_bytes + capture_bytes,
+        step=held_bytes
+        - reserved_bytes
+        - pool.num_bytes
+        + num_widths * (_CAPTURE_BYTES + _LOGITS_COPIES * logits_bytes),
     )
 
 

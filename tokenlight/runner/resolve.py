@@ -10,6 +10,7 @@ from tokenlight.base.errors import ConfigError
 from tokenlight.checkpoint import Checkpoint
 from tokenlight.config import EngineConfig
 from tokenlight.control import SchedulerConfig
+from tokenlight.kernels import SHORT_TOKENS
 from tokenlight.kv import kv_bytes_per_token
 from tokenlight.models import cache_specs
 from tokenlight.nn import CacheSpec
@@ -79,6 +80,15 @@ class ResolvedConfig(Limits):
     def is_staged(self) -> bool:
         """Whether steps are queued: their inputs are copied to where they are read."""
         return self.device != "cpu" or self.overlap > 0 or bool(self.graph_rows)
+
+    @property
+    def graph_tokens(self) -> tuple[int, ...]:
+        """They are captured for requests of up to so many tokens, with block tables as wide.
+
+        For short ones, which kernels may serve in another way, and for all; ascending.
+        """
+        short = (SHORT_TOKENS,) if self.max_model_tokens > SHORT_TOKENS else ()
+        return (*short, self.max_model_tokens)
 
     @property
     def kv_bytes(self) -> int:

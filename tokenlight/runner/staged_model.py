@@ -59,7 +59,7 @@ class Frames:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """Decode steps of up to so many requests of each group."""
+    """Decode steps of up to so many requests of each group, of up to so many tokens."""
 
     frames: Frames
     whole: Recorded
@@ -88,30 +88,39 @@ class StagedModel:
         """This rank's group's, and on the leading rank the others', whose requests it knows."""
         recorder: Recorder = CudaGraphs() if self._device.type == "cuda" else Rerun()
         # The largest first: the others fit into the memory that it takes.
-        self.captured = {
-            rows: self._capture(rows, recorder) for rows in sorted(config.graph_rows, reverse=True)
+        self._captured = {
+            (rows, longest_tokens): self._capture(rows, longest_tokens, recorder)
+            for rows in sorted(config.graph_rows, reverse=True)
+            for longest_tokens in sorted(config.graph_tokens, reverse=True)
         }
+        self._rows, self._tokens = sorted(config.graph_rows), sorted(config.graph_tokens)
 
     def captured_for(self, sizes: Sequence[Size]) -> Captured | None:
-        """Of the fewest rows that hold a step; only where each request has one sampled token."""
-        most = 0
-        for num_tokens, num_requests, num_sampled in sizes:
+        """The least that holds a step; only where each request has one sampled token."""
+        most = longest = 0
+        for num_tokens, num_requests, num_sampled, longest_tokens in sizes:
             if not num_tokens == num_requests == num_sampled:
                 return None
-            most = max(most, num_tokens)
-        fitting = [rows for rows in self.captured if rows >= most]
-        return self.captured[min(fitting)] if fitting else None
+            most, longest = max(most, num_tokens), max(longest, longest_tokens)
+        rows = next((n for n in self._rows if n >= most), None)
+        tokens = next((n for n in self._tokens if n >= longest), None)
+        return None if rows is None or tokens is None else self._captured[rows, tokens]
 
-    def frames(self, sizes: Sequence[Size]) -> Frames:
-        """For a step of such sizes, of each group, that is not captured."""
+    def frames(self, sizes: Sequence[Size], table_tokens: int | None = None) -> Frames:
+        """For a step of such sizes, of each group; with tables as `Staging.frame` has them."""
         if not self._place.is_leading:
-            return Frames(self.stagings[0].frame(sizes[self._place.group]), sizes)
-        own, *others = (s.frame(size) for s, size in zip(self.stagings, sizes, strict=True))
+            own = self.stagings[0].frame(sizes[self._place.group], table_tokens)
+            return Frames(own, sizes)
+        own, *others = (
+            staging.frame(size, table_tokens)
+            for staging, size in zip(self.stagings, sizes, strict=True)
+        )
         return Frames(own, sizes, others)
 
     @torch.inference_mode()
-    def _capture(self, rows: int, recorder: Recorder) -> Captured:
-        frames = self.frames([Size(rows, rows, rows)] * self._place.num_groups)
+    def _capture(self, rows: int, longest_tokens: int, recorder: Recorder) -> Captured:
+        sizes = [Size(rows, rows, rows, longest_tokens)] * self._place.num_groups
+        frames = self.frames(sizes, longest_tokens)
         for staging, frame in zip(self.stagings, (frames.own, *frames.others), strict=True):
             staging.put_padding(frame)
 

@@ -30,11 +30,13 @@ _KEPT_PATCHES = 64
 
 
 class Size(NamedTuple):
-    """Rows of a step."""
+    """Rows of a step, and how far they reach."""
 
     num_tokens: int
     num_requests: int
     num_sampled: int
+    longest_tokens: int
+    """In the cache of one of its requests, this step's included."""
 
 
 class _Field(NamedTuple):
@@ -105,11 +107,12 @@ class Staging:
     def __init__(self, config: ResolvedConfig, kv: KvCache, device: torch.device) -> None:
         self._kv = kv
         self._pad_slot = config.max_num_requests
+        self._block_tokens = config.block_tokens
         num_columns = -(-config.max_model_tokens // config.block_tokens)
         num_tokens = config.max_step_tokens
         # A group of ranks that has fewer tokens than another is padded by requests of one each.
         num_requests = config.max_num_requests if config.num_groups == 1 else num_tokens
-        largest = Size(num_tokens, num_requests, num_tokens)
+        largest = Size(num_tokens, num_requests, num_tokens, config.max_model_tokens)
         num_words = sum(_words(each, largest) for each in _FIELDS) + 3 * _MAX_PATCHES
         # A step may be staged while `overlap` others have not been waited for.
         self._hosts = [
@@ -129,8 +132,17 @@ class Staging:
         self._flat_table = self._table.view(-1)
         self._is_stale = False
 
-    def frame(self, size: Size) -> Frame:
-        """Its views; the memory is the same for all frames, so one is filled at a time."""
+    def frame(self, size: Size, table_tokens: int | None = None) -> Frame:
+        """Its views; the memory is the same for all frames, so one is filled at a time.
+
+        Args:
+            size: of the steps.
+            table_tokens: the first columns of the block table, for requests of so many tokens; None
+                for all.
+        """
+        num_columns = self._table.shape[1]
+        if table_tokens is not None:
+            num_columns = min(-(-table_tokens // self._block_tokens), num_columns)
         starts = dict(
             zip(
                 (each.name for each in _FIELDS),
@@ -160,7 +172,7 @@ class Staging:
                 query_starts=on_device["query_starts"],
                 kv_lens=on_device["kv_lens"],
                 slots=on_device["slots"],
-                block_table=self._table,
+                block_table=self._table[:, :num_columns],
                 sampled_rows=on_device["sampled_rows"],
                 kv=self._kv,
             ),
@@ -222,7 +234,7 @@ class Staging:
     def put_padding(self, frame: Frame) -> None:
         """Fill a frame with padding alone, for a run that is not a step; waits for the copy."""
         self._who[0] = None
-        _pad(Size(0, 0, 0), frame.size, frame.hosts[0], self._pad_slot)
+        _pad(Size(0, 0, 0, 0), frame.size, frame.hosts[0], self._pad_slot)
         self._device[: frame.num_words].copy_(self._hosts[0][: frame.num_words])
 
     def _write_patches(self, patches: NDArray[np.int32], words: NDArray[np.int32]) -> int:
@@ -253,7 +265,7 @@ def _who(plan: Plan, size: Size, sampler: Sampler) -> tuple[object, ...] | None:
     """What is the same in the next step where all requests only decode; None for other steps."""
     if plan.num_tokens != plan.num_requests or plan.num_tokens != plan.num_sampled:
         return None
-    return (size, sampler.num_added, plan.request_ids.tobytes(), plan.slots.tobytes())
+    return (size[:3], sampler.num_added, plan.request_ids.tobytes(), plan.slots.tobytes())
 
 
 def _go_on(plan: Plan, host: dict[str, NDArray[np.generic]]) -> None:
@@ -267,7 +279,7 @@ def _go_on(plan: Plan, host: dict[str, NDArray[np.generic]]) -> None:
 
 
 def _fill(plan: Plan, host: dict[str, NDArray[np.generic]], sampler: Sampler) -> None:
-    num_tokens, num_requests, num_sampled = size_of(plan)
+    num_tokens, num_requests, num_sampled, _ = size_of(plan)
     slots = plan.slots
     host["token_ids"][:num_tokens] = plan.token_ids
     host["positions"][:num_tokens] = plan.positions
@@ -287,7 +299,7 @@ def _pad(filled: Size, size: Size, host: dict[str, NDArray[np.generic]], pad_slo
     """
     if filled.num_requests == size.num_requests:
         return
-    num_tokens, num_requests, num_sampled = filled
+    num_tokens, num_requests, num_sampled, _ = filled
     host["token_ids"][num_tokens:] = 0
     host["positions"][num_tokens:] = 0
     host["query_starts"][num_requests:] = np.arange(num_tokens, size.num_tokens + 1)
@@ -304,12 +316,16 @@ def sizes_of(plans: Sequence[Plan]) -> list[Size]:
     """Of the groups' parts of a step, padded to equally many tokens by requests of one each."""
     most = max(plan.num_tokens for plan in plans)
     return [
-        Size(most, plan.num_requests + most - plan.num_tokens, plan.num_sampled) for plan in plans
+        size_of(plan)._replace(
+            num_tokens=most, num_requests=plan.num_requests + most - plan.num_tokens
+        )
+        for plan in plans
     ]
 
 
 def size_of(plan: Plan) -> Size:
-    return Size(plan.num_tokens, plan.num_requests, plan.num_sampled)
+    longest_tokens = int(plan.kv_lens.max(initial=0))
+    return Size(plan.num_tokens, plan.num_requests, plan.num_sampled, longest_tokens)
 
 
 def _exact_words(field: _Field, size: Size) -> int:

@@ -34,9 +34,15 @@ def source_name(source: Path) -> str:
     return source.parent.name + source.stem.removeprefix("cuda")
 
 
+def headers(source: Path) -> list[Path]:
+    """What a source may include: the prelude, and what lies beside it."""
+    return [PRELUDE, *sorted(source.parent.glob("*.cuh"))]
+
+
 def cubin_name(source: Path, arch: str) -> str:
-    """A file name that says what was compiled: another source or prelude has another name."""
-    digest = hashlib.sha256(PRELUDE.read_bytes() + b"\0" + source.read_bytes()).hexdigest()[:16]
+    """A file name that says what was compiled: another source or header has another name."""
+    texts = b"\0".join(path.read_bytes() for path in (*headers(source), source))
+    digest = hashlib.sha256(texts).hexdigest()[:16]
     return f"{source_name(source)}-{digest}.{arch}.cubin"
 
 
@@ -77,9 +83,13 @@ def compile_nvrtc(source: Path, arch: str) -> bytes:
     """
     from cuda.bindings import nvrtc
 
-    text, header = source.read_bytes(), PRELUDE.read_bytes()
+    included = headers(source)
     status, program = nvrtc.nvrtcCreateProgram(
-        text, source.name.encode(), 1, [header], [PRELUDE.name.encode()]
+        source.read_bytes(),
+        source.name.encode(),
+        len(included),
+        [header.read_bytes() for header in included],
+        [header.name.encode() for header in included],
     )
     options = [b"--std=c++17", f"--gpu-architecture={arch}".encode()]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)

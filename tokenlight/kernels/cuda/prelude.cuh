@@ -51,6 +51,22 @@ DEVICE uint4 LoadShared16(const void* p) {
     return v;
 }
 
+// ---- blocks and parts of them ----------------------------------------------------------------------
+
+// A barrier of so many threads; each number is one.
+template <int kNumber, int kNumThreads>
+DEVICE void SyncSome() {
+    asm volatile("bar.sync %0, %1;" ::"n"(kNumber), "n"(kNumThreads) : "memory");
+}
+// Counts what a block has done; what it wrote before can be read by whoever sees the count.
+DEVICE int TakeTicket(int* count) {
+    int before;
+    asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;" : "=r"(before)
+                 : "l"(count)
+                 : "memory");
+    return before;
+}
+
 // ---- bulk copies to shared memory, which report to a barrier there ----------------------------------
 
 DEVICE u32 SharedAddress(const void* p) { return (u32)__cvta_generic_to_shared(p); }
@@ -93,6 +109,37 @@ DEVICE void CopyBulk(void* to, const void* from, u32 bytes, u64* barrier) {
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
             SharedAddress(to)),
         "l"(from), "r"(bytes), "r"(SharedAddress(barrier))
+        : "memory");
+}
+
+// ---- clusters of blocks ------------------------------------------------------------------------------
+
+DEVICE u32 Rank() {
+    u32 rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+DEVICE u32 Remote(const void* p, u32 rank) {  // the address of the same variable in another block
+    u32 address;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(SharedAddress(p)), "r"(rank));
+    return address;
+}
+
+// Memory of the others can be written to once all have begun to meet and one has waited for it.
+DEVICE void BeginToMeet() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+DEVICE void MeetCluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+// Stores that tell a barrier of the block that they reach.
+DEVICE void Send(u32 to, float4 v, u32 barrier) {
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1,%2,%3,%4}, "
+        "[%5];" ::"r"(to),
+        "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w), "r"(barrier)
+        : "memory");
+}
+DEVICE void Send(u32 to, float2 v, u32 barrier) {
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1,%2}, [%3];" ::"r"(to),
+        "f"(v.x), "f"(v.y), "r"(barrier)
         : "memory");
 }
 

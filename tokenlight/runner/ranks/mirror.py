@@ -28,7 +28,7 @@ from tokenlight.runner.staged_model import Frames, Place, StagedModel
 from tokenlight.runner.staging import Put, Size
 from tokenlight.runner.trial import try_step_s
 
-_HEADER_WORDS = 7
+_HEADER_WORDS = 8
 _NO_TABLE = np.zeros((0, 0), np.int32)
 _ALONE, _FOLLOWING = Place(), Place(is_leading=False)
 
@@ -185,12 +185,12 @@ def _header(verb: Verb) -> Words:
 
 def read_size(words: Words) -> Size:
     """Of what `Mirror.put` told a group."""
-    return Size(*words[1:4].tolist())
+    return Size(*words[1:5].tolist())
 
 
 def read_put(words: Words) -> Put:
     """What `Mirror.put` told a group."""
-    num_patches, num_rows, num_columns = words[4:_HEADER_WORDS].tolist()
+    num_patches, num_rows, num_columns = words[5:_HEADER_WORDS].tolist()
     end = len(words) - num_rows * num_columns
     table = words[end:].reshape(num_rows, num_columns) if num_rows else None
     return Put(words[_HEADER_WORDS:end], num_patches, table)

@@ -3,6 +3,9 @@ from torch import Tensor
 
 from tokenlight.kernels.contract import op
 
+SHORT_TOKENS = 2048
+"""A table no wider than this has requests that are all short: kernels may count on that."""
+
 
 @op(typed_by=("q_THd", "k_cache_BKPd"))
 def paged_attention(  # noqa: PLR0913 - the parts of a paged batch

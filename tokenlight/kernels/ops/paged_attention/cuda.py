@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import ctypes
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,17 @@ from torch import Tensor
 
 from tokenlight.kernels.contract import TUNED
 from tokenlight.kernels.cuda import Source, num_multiprocessors, portable, workspace
-from tokenlight.kernels.ops.paged_attention import cuda_prefill
+from tokenlight.kernels.ops.paged_attention import cuda_prefill, cuda_short
 from tokenlight.kernels.ops.paged_attention.contract import paged_attention
+from tokenlight.kernels.ops.paged_attention.decode import (
+    SHORT_CHUNKS,
+    STAGE_TOKENS,
+    TEAM_WARPS,
+    Batch,
+    Tiling,
+    params,
+    tiling,
+)
 
 _SOURCE = Source(Path(__file__).with_name("cuda.cu"))
 _THREADS = 128 + 32 + 96
@@ -19,22 +27,9 @@ _MAX_REQUESTS = 256
 _MAX_QUERIES = 8
 _MAX_PARTIALS_BYTES = 256 << 20
 _MAX_CHUNKS_SHIFT = 7
-_STAGES, _STAGE_TOKENS, _WARPS = 6, 64, 4
+_STAGES = 6
 _STATE_BYTES = 7216
 BF16 = frozenset({torch.bfloat16})
-
-
-class _Params(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out")),
-        *((name, ctypes.c_void_p) for name in ("query_starts", "kv_lens", "block_table", "slots")),
-        *((name, ctypes.c_void_p) for name in ("sinks", "partials", "counters")),
-        *((name, ctypes.c_int) for name in ("num_requests", "num_heads", "num_kv_heads")),
-        *((name, ctypes.c_int) for name in ("block_shift", "num_blocks", "q_stride")),
-        *((name, ctypes.c_int) for name in ("table_stride", "queries_per_tile", "rows_per_tile")),
-        *(("window", ctypes.c_int), ("scale", ctypes.c_float), ("softcap", ctypes.c_float)),
-        ("chunks_shift", ctypes.c_int),
-    )
 
 
 def serves(q_THd: Tensor, k_cache_BKPd: Tensor, slots: Tensor) -> bool:
@@ -74,54 +69,58 @@ def attend(  # noqa: PLR0913 - the parts of a paged batch
     window: int = 0,
     softcap: float = 0.0,
 ) -> Tensor:
-    """One launch per `_MAX_REQUESTS` requests. `serves` must hold."""
-    num_tokens, num_heads, head_dim = q_THd.shape
-    num_blocks, num_kv_heads, block_tokens, _ = k_cache_BKPd.shape
+    """One launch of short requests, or one per `_MAX_REQUESTS` requests. `serves` must hold.
+
+    What a table has room for says which: a row has the same bits either way.
+    """
+    batch = Batch(
+        *(q_THd, k_cache_BKPd, v_cache_BKPd, query_starts, kv_lens, block_table, slots, sinks_H),
+        *(scale, window, softcap),
+    )
     out_THd = torch.empty(q_THd.shape, dtype=q_THd.dtype, device=q_THd.device)
-    num_requests = slots.shape[0]
-    group = num_heads // num_kv_heads
-    # One query per request is known from the shapes; else a tile holds what its rows can.
-    is_decode = num_tokens == num_requests
-    needed = group if is_decode else group * -(-num_tokens // max(num_requests, 1))
-    rows = next((r for r in (8, 16) if needed <= r), 32)
-    queries_per_tile = 1 if is_decode else max(1, rows // group)
-    rows_per_tile = group * queries_per_tile
-    shift = chunks_shift(num_multiprocessors(), num_kv_heads)
-    partial_bytes = 4 * (-(-rows_per_tile * (head_dim + 2) // 4) * 4)
+    shift = chunks_shift(num_multiprocessors(), k_cache_BKPd.shape[1])
+    tiles = tiling(batch, shift)
+    launch = cuda_short.launch if cuda_short.serves(batch) else _launch
+    launch(out_THd, batch, tiles, shift)
+    return out_THd
+
+
+def _launch(out_THd: Tensor, batch: Batch, tiles: Tiling, shift: int) -> None:
+    num_tokens, _, head_dim = batch.q_THd.shape
+    num_kv_heads, num_requests = batch.k_cache_BKPd.shape[1], batch.slots.shape[0]
+    device = batch.q_THd.device
+    partial_bytes = 4 * (-(-tiles.rows_per_tile * (head_dim + 2) // 4) * 4)
+    # Of a tile; short ones have more than others where there are many kv heads.
+    most_chunks = max(1 << shift, SHORT_CHUNKS)
     per_launch = num_requests
-    if is_decode:
-        fitting = _MAX_PARTIALS_BYTES // ((partial_bytes * num_kv_heads) << shift)
+    if tiles.is_decode:
+        fitting = _MAX_PARTIALS_BYTES // (partial_bytes * num_kv_heads * most_chunks)
         per_launch = max(1, min(fitting, _MAX_REQUESTS))
+    kernel = _SOURCE.kernel(
+        f"attend_{head_dim}_{tiles.rows}",
+        threads=_THREADS,
+        shared_bytes=_shared_bytes(head_dim, tiles.rows, tiles.rows_per_tile),
+    )
     for first in range(0, num_requests, per_launch):
         count = min(per_launch, num_requests - first)
-        # A tile ends where the length of chunks changes, too.
-        spans = num_tokens // (_STAGE_TOKENS << shift) + 2 * count
-        num_tiles = count if is_decode else num_tokens // queries_per_tile + spans
-        num_items = (num_tiles * num_kv_heads) << shift
-        partials = workspace("attention partials", num_items * partial_bytes, q_THd.device)
-        counters = workspace("attention counters", 4 * (2 + num_tiles * num_kv_heads), q_THd.device)
-        params = _Params(
-            *(q_THd.data_ptr(), k_cache_BKPd.data_ptr(), v_cache_BKPd.data_ptr()),
-            *(out_THd.data_ptr(), query_starts[first:].data_ptr(), kv_lens[first:].data_ptr()),
-            *(block_table.data_ptr(), slots[first:].data_ptr()),
-            None if sinks_H is None else sinks_H.data_ptr(),
-            *(partials.data_ptr(), counters.data_ptr(), count, num_heads, num_kv_heads),
-            *(block_tokens.bit_length() - 1, num_blocks, q_THd.stride(0), block_table.stride(0)),
-            *(queries_per_tile, rows_per_tile, window, scale, softcap, shift),
+        num_tiles = tiles.most(num_tokens, count)
+        num_items = num_tiles * num_kv_heads * most_chunks
+        partials = workspace("attention partials", num_items * partial_bytes, device)
+        counters = workspace("attention counters", 4 * (2 + num_tiles * num_kv_heads), device)
+        of_some = batch._replace(
+            query_starts=batch.query_starts[first:],
+            kv_lens=batch.kv_lens[first:],
+            slots=batch.slots[first : first + count],
         )
-        kernel = _SOURCE.kernel(
-            f"attend_{head_dim}_{rows}",
-            threads=_THREADS,
-            shared_bytes=_shared_bytes(head_dim, rows, rows_per_tile),
-        )
-        kernel.launch((min(num_multiprocessors(), num_items), 1), params)
-    return out_THd
+        launched = params(of_some, out_THd, tiles, shift)
+        launched.partials, launched.counters = partials.data_ptr(), counters.data_ptr()
+        kernel.launch((min(num_multiprocessors(), num_items), 1), launched)
 
 
 def _shared_bytes(head_dim: int, rows: int, rows_per_tile: int) -> int:
     """The ring, the warps' sums, the kernel's `Shared`, and queries where they are kept there."""
-    ring = _STAGES * 2 * (_STAGE_TOKENS * 2 * head_dim + 128)
-    sums = _WARPS * min(8, -(-rows_per_tile // 2) * 2) * 4 * head_dim
+    ring = _STAGES * 2 * (STAGE_TOKENS * 2 * head_dim + 128)
+    sums = TEAM_WARPS * min(8, -(-rows_per_tile // 2) * 2) * 4 * head_dim
     return ring + sums + _STATE_BYTES + (2 * rows * (head_dim + 32) if rows > 8 else 0)
 
 

@@ -60,17 +60,11 @@ struct Shared {
     u64 answer_order;
 };
 
-
 constexpr int kStateBytes = 49008;  // before the tokens in a block's memory
 static_assert(sizeof(Shared) <= kStateBytes && kStateBytes % 16 == 0);
 
 // ---- clusters --------------------------------------------------------------------------------------
 
-DEVICE u32 Rank() {
-    u32 rank;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
 DEVICE void ClusterSync() {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::
                      : "memory");
@@ -79,13 +73,6 @@ DEVICE void ClusterArrive() {
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 DEVICE void ClusterWait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-DEVICE u32 Remote(const void* p, u32 rank) {  // the address of the same variable in another block
-    u32 address;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;"
-        : "=r"(address)
-        : "r"((u32)__cvta_generic_to_shared(p)), "r"(rank));
-    return address;
-}
 DEVICE u32 RemoteLoad(u32 address) {
     u32 x;
     asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(x) : "r"(address) : "memory");
