@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tests.kernels.cuda_on_cpu import COMPILER, SourceOnCpu
 from tokenlight.kernels.case import Case
+from tokenlight.kernels.cuda import Kernel
 from tokenlight.kernels.ops.paged_attention import SHORT_TOKENS, cases, cuda, cuda_short
 
 # Chunks grow every 512 positions from 1024 on. Drafts lie on both sides.
@@ -95,13 +96,13 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield from on_cpu(tmp_path_factory.mktemp("kernels"))
         return
     counts = {"attend": 0, "attend_short": 0}
-    launch = cuda_short._SOURCE.kernel("attend_short_128_8", threads=128).__class__.launch
+    launch = Kernel.launch
 
     def counted(kernel, grid, params):
         counts[kernel.name.rsplit("_", 2)[0]] += 1
         launch(kernel, grid, params)
 
-    with patch("tokenlight.kernels.cuda.launch.Kernel.launch", counted):
+    with patch.object(Kernel, "launch", counted):
         yield Both("cuda", lambda: (counts["attend"], counts["attend_short"]))
 
 
