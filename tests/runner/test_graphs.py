@@ -5,6 +5,7 @@ The fake keeps the rules of a capture: what runs within is recorded and does not
 replay does it again on the memory that it was recorded with.
 """
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -98,6 +99,29 @@ def test_a_capture_is_warmed_up_on_a_stream_of_its_own_and_shares_one_pool(told)
     told.clear()
     recorder.record(run)
     assert told == [*warmed, capture, "ran on side"]
+
+
+@pytest.mark.parametrize("was_enabled", [True, False])
+def test_no_garbage_is_collected_in_a_capture(told, was_enabled: bool) -> None:
+    """It may hold graphs, as an engine before this one did: to free one ends the capture."""
+    during: list[bool] = []
+
+    def run() -> tuple[Tensor, ...]:
+        during.append(gc.isenabled())
+        if len(during) == 6:
+            raise ValueError("a kernel that cannot be captured")
+        return (torch.zeros(1),)
+
+    (gc.enable if was_enabled else gc.disable)()
+    try:
+        CudaGraphs().record(run)
+        assert during == [was_enabled, was_enabled, False]
+        assert gc.isenabled() is was_enabled
+        with pytest.raises(ValueError, match="cannot be captured"):
+            CudaGraphs().record(run)
+        assert gc.isenabled() is was_enabled
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("make", [CudaGraphs, Rerun])

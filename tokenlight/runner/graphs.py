@@ -7,7 +7,9 @@ where they were the first time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,11 +51,26 @@ class CudaGraphs:
         torch.cuda.current_stream().wait_stream(self._stream)
         graph = torch.cuda.CUDAGraph()
         # Other threads may call CUDA meanwhile; only this one's calls are recorded.
-        with torch.cuda.graph(
-            graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+        with (
+            _no_garbage_collected(),
+            torch.cuda.graph(
+                graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+            ),
         ):
             results = run()
         return Recorded(results, graph.replay)
+
+
+@contextmanager
+def _no_garbage_collected() -> Iterator[None]:
+    """What garbage holds of CUDA's, as the graphs of an engine before, may not go in a capture."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class Rerun:
