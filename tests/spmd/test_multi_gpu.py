@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from tests.spmd.devices import Lesson, teach
 
@@ -46,31 +47,49 @@ SMALL = {
     "head_dim": 32,
 }
 NUM_TOKENS, NUM_PREFILLED = 96, 80
-# Of the logits' norm: a sum over ranks is rounded once more than a sum on one.
-TOLERANCE = {torch.bfloat16: 3e-2, torch.float32: 1e-5}
+# Of the logits' norm: a sum over ranks is added in another order than a sum on one.
+TOLERANCE = 1e-4
+# In bfloat16 each rank's share of a sum is rounded once more, so two devices may be a little
+# farther from float32 than one is.
+FARTHER = 1.3
 
 
-def check(folder: Path, config: dict[str, object], device: str, dtype: torch.dtype) -> None:
+def check(folder: Path, config: dict[str, object], device: str) -> None:
+    """In float32 two devices give what one does; in bfloat16 they are as near to that as one is."""
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text(json.dumps(config))
     rng = np.random.default_rng(7)
     token_ids = rng.integers(0, SMALL["vocab_size"], NUM_TOKENS).tolist()
-    lesson = Lesson(folder / "model", device, dtype, token_ids, NUM_PREFILLED)
-    (alone,) = teach(lesson, 1, folder / "one")
-    first, second = teach(lesson, 2, folder / "two")
-    assert np.array_equal(first, second), "ranks have different logits"
-    assert alone.shape == (NUM_TOKENS, config["vocab_size"])
-    assert alone.std(axis=1).min() > 0.0
-    difference = np.linalg.norm(first - alone, axis=1) / np.linalg.norm(alone, axis=1)
-    assert difference.max() < TOLERANCE[dtype]
-    assert not np.array_equal(alone[0], alone[-1])
+
+    def taught(dtype: torch.dtype, num_ranks: int) -> NDArray[np.float32]:
+        lesson = Lesson(folder / "model", device, dtype, token_ids, NUM_PREFILLED)
+        told = teach(lesson, num_ranks, folder / f"{num_ranks} of {dtype}")
+        assert all(np.array_equal(told[0], other) for other in told), "ranks have different logits"
+        assert told[0].shape == (NUM_TOKENS, config["vocab_size"])
+        return told[0]
+
+    truth = taught(torch.float32, 1)
+    assert truth.std(axis=1).min() > 0.0
+    assert not np.array_equal(truth[0], truth[-1])
+    assert _distances(taught(torch.float32, 2), truth).max() < TOLERANCE
+    alone, together = (_distances(taught(torch.bfloat16, n), truth) for n in (1, 2))
+    assert 0.0 < together.mean() < FARTHER * alone.mean()
+    assert together.max() < FARTHER * alone.max()
+
+
+def _distances(
+    logits_TV: NDArray[np.float32], truth_TV: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Of each token's logits, as shares of their norm."""
+    away: NDArray[np.float32] = np.linalg.norm(logits_TV - truth_TV, axis=1)
+    return away / np.linalg.norm(truth_TV, axis=1)
 
 
 @pytest.mark.slow
 @pytest.mark.e2e
 @pytest.mark.timeout(240)
 def test_two_cpus_give_the_logits_of_one(tmp_path: Path) -> None:
-    check(tmp_path, SMALL, "cpu", torch.float32)
+    check(tmp_path, SMALL, "cpu")
 
 
 @pytest.mark.multi_gpu
@@ -85,4 +104,4 @@ def test_two_gpus_give_the_logits_of_one(
         pair: torch.cuda.can_device_access_peer(*pair) for pair in permutations(range(num_gpus), 2)
     }
     record_property("peer_access", {f"{a}-{b}": can for (a, b), can in reach.items()})
-    check(tmp_path, SHAPE, "cuda", torch.bfloat16)
+    check(tmp_path, SHAPE, "cuda")
