@@ -44,6 +44,10 @@ class TorchCommunicator:
     def all_reduce(self, x: Tensor, *, group: Group) -> Tensor:
         if x.nbytes <= self.max_gathered_bytes or x.numel() % len(group):
             return _sum(self._gather(x, group))
+        if self._is_cuda and len(group) == 2:  # two numbers have one order: NCCL may add them
+            total = x.clone(memory_format=torch.contiguous_format)
+            dist.all_reduce(total, group=self._group(group))
+            return total
         share = self.reduce_scatter(x.reshape(-1), group=group, dim=0)
         return self.all_gather(share, group=group, dim=0).view(x.shape)
 
