@@ -223,4 +223,7 @@ def test_rows_under_a_grammar_wait_for_their_tokens(exact):
     truth, _ = another(exact, overlap=0, is_captured=False).play(asked)
     for overlap, is_captured in WAYS[1:]:
         answers, _ = another(exact, overlap=overlap, is_captured=is_captured).play(asked)
-        assert answers == truth
+        # How much of "d" is cached depends on which steps have ended by then.
+        assert {name: (a.token_ids, a.finish_reason) for name, a in answers.items()} == {
+            name: (a.token_ids, a.finish_reason) for name, a in truth.items()
+        }
