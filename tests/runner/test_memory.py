@@ -145,7 +145,7 @@ def test_usage_is_what_the_largest_steps_leave(tmp_path, monkeypatch):
     )
     shape = model_shape(checkpoint)
     limits = resolve_limits(config, shape, Machine(num_cores=1, memory_bytes=GIB))
-    reserved = iter([15 * GIB, 18 * GIB])
+    reserved = iter(2 * [15 * GIB, 18 * GIB])
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: next(reserved))
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (60 * GIB, 80 * GIB))
     for name in ("empty_cache", "synchronize"):
@@ -172,3 +172,7 @@ def test_usage_is_what_the_largest_steps_leave(tmp_path, monkeypatch):
     assert (usage.total, usage.elsewhere, usage.weights) == (80 * GIB, 2 * GIB, 15 * GIB)
     # The pool of the trial is not part of what a step needs; captured steps are.
     assert 3 * GIB < usage.step + 10 * (1 << 20) < 3 * GIB + (1 << 30)
+    # The leading rank of several groups holds the logits of all.
+    of_three = memory.measure_usage(load_model(checkpoint), shape, limits, num_groups=3)
+    vocab_size = int(checkpoint.config["vocab_size"])
+    assert of_three.step - usage.step == 2 * 4 * (4 * limits.max_num_requests * vocab_size)

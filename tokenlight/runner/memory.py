@@ -90,9 +90,22 @@ class Usage:
 
 @torch.inference_mode()
 def measure_usage(
-    model: CausalLM, shape: ModelShape, limits: Limits, ranks: Ranks | None = None
+    model: CausalLM,
+    shape: ModelShape,
+    limits: Limits,
+    ranks: Ranks | None = None,
+    *,
+    num_groups: int = 1,
 ) -> Usage:
-    """Run the steps that need most, on a pool that holds just those; all ranks do so at once."""
+    """Run the steps that need most, on a pool that holds just those; all ranks do so at once.
+
+    Args:
+        model: filled.
+        shape: the checkpoint's.
+        limits: of steps.
+        ranks: None: this one is alone.
+        num_groups: of ranks with other requests: the leading rank has the logits of all of them.
+    """
     torch.cuda.empty_cache()  # what loading needed beside the weights
     reserved_bytes = torch.cuda.memory_reserved()
     pool = make_pool(shape.layers, limits, -(-limits.max_step_tokens // limits.block_tokens))
@@ -112,7 +125,7 @@ def measure_usage(
     free_bytes, total_bytes = torch.cuda.mem_get_info()
     held_bytes = torch.cuda.memory_reserved()
     num_widths = 1 + (shape.max_model_tokens > SHORT_TOKENS)
-    logits_bytes = 4 * limits.max_num_requests * vocab_size
+    logits_bytes = 4 * num_groups * limits.max_num_requests * vocab_size
     return Usage(
         total=total_bytes,
         elsewhere=total_bytes - free_bytes - held_bytes,

@@ -130,7 +130,8 @@ def load_share(
             told_when_out_of_memory(LARGEST_STEPS, {"weights": held_bytes}),
             timeline.during("trial"),
         ):
-            usage = measure_usage(loaded, shape, limits, ranks)
+            num_groups = config.parallel.dp
+            usage = measure_usage(loaded, shape, limits, ranks, num_groups=num_groups)
         spare_bytes = usage.spare_bytes(config.cache.memory_fraction, limits.block_bytes)
     resolved = resolve(config, shape, machine, spare_bytes)
     if ranks is not None:
