@@ -17,23 +17,26 @@ for tool in memcheck racecheck; do
     echo "sanitize-cuda: $tool"
     mkdir "$logs/$tool"
     # The engine is a child; each process has a log of its own, and what it says decides. Errors of
-    # calls are not asked for: cuda.bindings looks for functions that a driver may lack. Hazards that
-    # racecheck tells of the vendor's products are not ours to mend.
+    # calls are not asked for: cuda.bindings looks for functions that a driver may lack.
     ended=0
     "$sanitizer" --tool "$tool" --target-processes all --log-file "$logs/$tool/%p.log" \
-        --report-api-errors no --kernel-name-exclude kernel_substring=nvjet \
+        --report-api-errors no --print-limit 100000 \
         "$python" -m benchmarks.gpu_load tiny --seconds 30 --users 3 --context 256 \
         --kv-cache-bytes 16000000 --ignore-memory "$@" || ended=$?
-    cat "$logs/$tool"/*.log
+    # Races within the vendor's products (cuBLAS' nvjet) are not ours to mend: the rest decides.
+    mine=$(cat "$logs/$tool"/*.log | grep -v 'access at nvjet' || true)
+    echo "$mine"
     if [ "$ended" != 0 ]; then
         echo "sanitize-cuda: under $tool the load ended with $ended" >&2
         exit 1
     fi
-    if ! grep -qE 'SUMMARY: 0 (errors|hazards)' "$logs/$tool"/*.log; then
+    if ! grep -q 'SUMMARY: ' <<< "$mine"; then
         echo "sanitize-cuda: $tool watched no process" >&2
         exit 1
     fi
-    if grep -E 'SUMMARY: [1-9]' "$logs/$tool"/*.log; then
+    if [ "$tool" = memcheck ]; then found='SUMMARY: [1-9]'; else found=' access at '; fi
+    if grep -q "$found" <<< "$mine"; then
+        echo "sanitize-cuda: $tool complained" >&2
         exit 1
     fi
 done

@@ -113,18 +113,36 @@ def test_twenty_seconds_of_load_on_a_cpu_find_nothing() -> None:
 SUMMARIES = {"memcheck": "ERROR SUMMARY: {} errors", "racecheck": "RACECHECK SUMMARY: {} hazards"}
 
 
+OURS, VENDORS = (
+    f"Error: Race reported between Read access at {name}+0xab0\\n"
+    f"    and Write access at {name}+0x2cd0 [512 hazards]\\n"
+    for name in ("attend_128_8", "nvjet_sm90_tst_64x64")
+)
+
+
 @pytest.mark.parametrize(
-    ("memcheck", "racecheck", "is_clean"), [(0, 0, True), (3, 0, False), (0, 2, False)]
+    ("memcheck", "races", "is_clean"),
+    [
+        (0, [], True),
+        (3, [], False),
+        (0, [OURS], False),
+        (0, [VENDORS], True),
+        (0, [VENDORS, OURS, VENDORS], False),
+    ],
 )
 def test_a_sanitizer_that_complains_fails_the_run(
-    memcheck: int, racecheck: int, is_clean: bool, tmp_path: Path
+    memcheck: int, races: list[str], is_clean: bool, tmp_path: Path
 ) -> None:
     """A program in its place runs the load's command, echoed here, and says what it is told to."""
     sanitizer = tmp_path / "compute-sanitizer"
-    found = {"memcheck": memcheck, "racecheck": racecheck}
-    said = [f"{tool}) echo '{SUMMARIES[tool].format(n)}' > $log ;;" for tool, n in found.items()]
+    found = {"memcheck": memcheck, "racecheck": len(races)}
+    said = [
+        f"{tool}) printf '{''.join(races) * (tool == 'racecheck')}{SUMMARIES[tool].format(n)}' "
+        f"> $log ;;"
+        for tool, n in found.items()
+    ]
     sanitizer.write_text(
-        "#!/bin/bash\nlog=${6/\\%p/123}\ncase $2 in\n" + "\n".join(said) + '\nesac\n"${@:9}"\n'
+        "#!/bin/bash\nlog=${6/\\%p/123}\ncase $2 in\n" + "\n".join(said) + '\nesac\n"${@:11}"\n'
     )
     sanitizer.chmod(0o755)
     command = ["bash", "scripts/sanitize_cuda.sh", "echo", "--seed", "5"]
