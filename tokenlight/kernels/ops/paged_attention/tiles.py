@@ -17,7 +17,7 @@ class Tiles(NamedTuple):
     """Sizes of a launch. Of those with the same `keys`, a row has the same bits in all."""
 
     rows: int
-    """Queries and heads of a tile; of 16 bits, a multiple of the 64 rows of a Hopper instruction."""
+    """Queries and heads of a tile; of 16 bits a multiple of the 64 of a Hopper instruction."""
     keys: int
     """At a time."""
     num_warps: int
