@@ -299,6 +299,9 @@ inline void CopyBulk(void* to, const void* from, u32 bytes, u64* barrier) {
     std::memcpy(to, from, bytes);
     Complete(barrier, bytes);
 }
+inline void CopyBulkOnce(void* to, const void* from, u32 bytes, u64* barrier) {
+    CopyBulk(to, from, bytes, barrier);
+}
 inline u32 Rank() { return on_cpu::self->block->rank; }
 inline u32 Remote(const void* p, u32 rank) { return rank << 20 | (SharedAddress(p) & 0xfffff); }
 inline void BeginToMeet() { ++on_cpu::cluster->num_begun, on_cpu::Done(); }

@@ -111,6 +111,16 @@ DEVICE void CopyBulk(void* to, const void* from, u32 bytes, u64* barrier) {
         "l"(from), "r"(bytes), "r"(SharedAddress(barrier))
         : "memory");
 }
+// Of bytes that nobody reads again soon: they leave the cache before others do.
+DEVICE void CopyBulkOnce(void* to, const void* from, u32 bytes, u64* barrier) {
+    u64 policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], "
+        "%2, [%3], %4;" ::"r"(SharedAddress(to)),
+        "l"(from), "r"(bytes), "r"(SharedAddress(barrier)), "l"(policy)
+        : "memory");
+}
 
 // ---- clusters of blocks ------------------------------------------------------------------------------
 

@@ -14,8 +14,10 @@ constexpr int kWarps = kTeam * kTeams;       // that compute
 constexpr int kConsumers = 32 * kWarps;
 constexpr int kMergers = 96;                 // threads that add up a tile's chunks
 constexpr int kThreads = kConsumers + 32 + kMergers;  // and the warp that copies
-constexpr int kQueued = kStages + 1;         // items that may be known ahead
+constexpr int kAhead = 32;                   // chunks whose sums are on their way: one for each lane
+constexpr int kQueued = kStages + 2;         // items that may be known: one is at its end
 constexpr int kMaxRequests = 256;
+constexpr int kMostChunks = 128;
 constexpr int kLast = 1, kOutside = 2;  // a stage: its item's last; with a block out of the pool
 
 template <int kDim>
@@ -34,20 +36,22 @@ struct Layout {
 struct Item : Chunk {
     int first_token, first_query, head, pair, num_pairs, first_item, first_pair;
     int num_chunks, slot, order, item;
+    int num_old;  // positions of the request that earlier steps wrote
 };
 
 struct alignas(16) Shared {
     u64 full[kStages], empty[kStages];
     u64 ended[2], merged[2];  // items whose chunk is written, and those that are dealt with
-    Item items[kQueued], done[2];
     int4 info[kStages];  // which of the block's items, which stage of it, kLast and kOutside
     float2 stats[kWarps][8];
     int4 requests[kMaxRequests];  // first token, queries, tokens in the cache, slot
     int item_ends[kMaxRequests];
     int tile_ends[kMaxRequests];
-    int is_last;
+    Item items[kQueued], done[2];
+    int is_last, num_items;
 };
-static_assert(sizeof(Shared) == 7216, "the host asks for as much");
+static_assert(kMostChunks % kAhead == 0 && kAhead == 32);
+static_assert(sizeof(Shared) == 7312, "the host asks for as much");
 
 DEVICE void SyncMergers() { SyncSome<2, kMergers>(); }
 DEVICE void SyncConsumers() { SyncSome<1, kConsumers>(); }
@@ -58,7 +62,7 @@ DEVICE int MaxChunksShift(const AttentionParams& p) {
     return max(p.chunks_shift, 3);
 }
 
-DEVICE void CountItems(const AttentionParams& p, Shared& shared) {
+DEVICE int CountItems(const AttentionParams& p, Shared& shared) {
     int items = 0, tiles = 0;
     const int lane = threadIdx.x % 32;
     for (int base = 0; base < p.num_requests; base += 32) {
@@ -87,6 +91,7 @@ DEVICE void CountItems(const AttentionParams& p, Shared& shared) {
         items += __shfl_sync(FULL_WARP, own_items, 31);
         tiles += __shfl_sync(FULL_WARP, own_tiles, 31);
     }
+    return items;
 }
 
 DEVICE Item FindItem(const AttentionParams& p, const Shared& shared, int item) {
@@ -107,6 +112,7 @@ DEVICE Item FindItem(const AttentionParams& p, const Shared& shared, int item) {
     (Chunk&)at = FindChunk(p, of, tile, chunks, order);
     at.item = item;
     at.slot = of.slot;
+    at.num_old = of.kv_len - of.num_queries;
     at.first_token = of.first_token;
     at.first_query = tile.first;
     at.first_item = first_item;
@@ -128,57 +134,86 @@ DEVICE bool EndChunk(const AttentionParams& p, const Item& at) {
     return is_last;
 }
 
-// A tile's chunks, in their order; one that a query does not see adds zeros.
+// A tile's chunks, in their order; one that a query does not see adds zeros. A warp has 64 dimensions
+// of a row at a time: its lanes know what the chunks weigh, and so many sums are on their way.
 template <int kDim, int kNumThreads>
 DEVICE void AddChunks(const AttentionParams& p, const Item& at, int thread) {
+    constexpr int kHalves = kDim / 64;
     const int group = p.num_heads / p.num_kv_heads;
     const int partial_floats = (p.rows_per_tile * (kDim + 2) + 3) & ~3;
     const int num_rows = at.num_queries * group;
-    bf16* out = p.out + ((size_t)(at.first_token + at.first_query) * p.num_heads +
-                         (size_t)at.head * group) * kDim;
     const size_t step = (size_t)at.num_pairs * partial_floats;
     const float* first = p.partials + (size_t)(at.first_item + at.pair) * partial_floats;
-    for (int place = thread; place < num_rows * kDim / 4; place += kNumThreads) {
-        const int row = place / (kDim / 4), dim = place % (kDim / 4) * 4;
+    bf16* out = p.out + ((size_t)(at.first_token + at.first_query) * p.num_heads +
+                         (size_t)at.head * group) * kDim;
+    const int lane = thread % 32;
+    for (int part = thread / 32; part < num_rows * kHalves; part += kNumThreads / 32) {
+        const int row = part / kHalves, dim = 64 * (part % kHalves) + 2 * lane;
         const float* from = first + row * kDim + dim;
         const float* stats = first + p.rows_per_tile * kDim + 2 * row;
-        Sums of_row;
-        for (int s = 16; s < at.num_chunks; ++s) of_row.m = fmaxf(of_row.m, __ldcg(stats + s * step));
-        for (int base = 0; base < at.num_chunks; base += 16) {
-            float4 some[16];
-            float2 stat[16];
+        float2 known[kMostChunks / 32];
 #pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                some[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                stat[i] = make_float2(kNothing, 0.0f);
-                if (base + i < at.num_chunks) {
-                    stat[i] = __ldcg((const float2*)(stats + (base + i) * step));
-                    some[i] = __ldcg((const float4*)(from + (base + i) * step));
-                }
-            }
-            if (base == 0)
-#pragma unroll
-                for (int i = 0; i < 16; ++i) of_row.m = fmaxf(of_row.m, stat[i].x);
-#pragma unroll
-            for (int i = 0; i < 16; ++i)
-                if (base + i < at.num_chunks) Add(of_row, stat[i].x, stat[i].y, some[i]);
+        for (int j = 0; j < kMostChunks / 32; ++j) {
+            const int chunk = 32 * j + lane;
+            known[j] = make_float2(kNothing, 0.0f);
+            if (chunk < at.num_chunks) known[j] = __ldcg((const float2*)(stats + chunk * step));
         }
-        WriteRow<kDim>(p, out, at.head, row, dim, of_row);
+        float2 some[kAhead];
+#pragma unroll
+        for (int i = 0; i < kAhead; ++i) {
+            some[i] = make_float2(0.0f, 0.0f);
+            if (i < at.num_chunks) some[i] = __ldcg((const float2*)(from + i * step));
+        }
+        Sums of_row;
+#pragma unroll
+        for (int j = 0; j < kMostChunks / 32; ++j) of_row.m = fmaxf(of_row.m, known[j].x);
+#pragma unroll
+        for (int by = 16; by; by >>= 1)
+            of_row.m = fmaxf(of_row.m, __shfl_xor_sync(FULL_WARP, of_row.m, by));
+        for (int base = 0; base < at.num_chunks; base += kAhead) {
+#pragma unroll
+            for (int i = 0; i < kAhead; ++i) {
+                const float m = __shfl_sync(FULL_WARP, known[0].x, i);
+                const float l = __shfl_sync(FULL_WARP, known[0].y, i);
+                if (base + i < at.num_chunks)
+                    Add(of_row, m, l, make_float4(some[i].x, some[i].y, 0.0f, 0.0f));
+                const int next = base + kAhead + i;
+                if (next < at.num_chunks) some[i] = __ldcg((const float2*)(from + next * step));
+            }
+#pragma unroll
+            for (int j = 1; j < kMostChunks / 32; ++j) known[j - 1] = known[j];
+        }
+        const float by = Weight(p, at.head, row, of_row);
+        *(u32*)(out + ((size_t)(row / group) * p.num_heads + row % group) * kDim + dim) =
+            Pack(of_row.y.x * by, of_row.y.y * by);
     }
 }
 
+// Lengths, tables and what earlier steps wrote are older than the kernel ahead: the ring is filled with
+// the first item before that has ended.
 template <int kDim>
-DEVICE void Produce(const AttentionParams& p, Shared& shared, unsigned char* ring, int num_items) {
+DEVICE void Produce(const AttentionParams& p, Shared& shared, unsigned char* ring) {
     using L = Layout<kDim>;
+    const int num_items = shared.num_items;
     const int lane = threadIdx.x % 32;
     const bool takes_turns = num_items > (int)gridDim.x;
     const bf16* cache = lane < 4 ? p.k : p.v;
     const int piece = lane & 3, place = lane < 4 ? L::Key(piece) : L::Value(piece);
     u32 turn = 0;
-    int taken = 0;
-    for (int item = blockIdx.x; item < num_items;) {
-        int next = num_items;
+    int taken = 0, next = -1;
+    bool has_waited = false;
+    auto wait = [&] {
+        if (!has_waited) WaitForInputs();
+        has_waited = true;
+    };
+    auto take_next = [&] {
+        if (next >= 0) return;
+        next = num_items;
         if (takes_turns && lane == 0) next = gridDim.x + atomicAdd(&p.counters[0], 1);
+    };
+    for (int item = blockIdx.x; item < num_items;) {
+        next = -1;
+        if (has_waited) take_next();
         const Item at = FindItem(p, shared, item);
         if (at.stop > at.begin) {
             if (lane == 0) shared.items[taken % kQueued] = at;
@@ -208,6 +243,12 @@ DEVICE void Produce(const AttentionParams& p, Shared& shared, unsigned char* rin
             const int flags = (s == last - 1 ? kLast : 0) |
                               (__any_sync(FULL_WARP, copies && is_outside) ? kOutside : 0);
             block = min(max(block, 0), p.num_blocks - 1);
+            // The kernel ahead writes what this step adds.
+            if (!has_waited &&
+                (turn >= kStages || at.start + kStageTokens * (s + 1) > at.num_old)) {
+                wait();
+                take_next();
+            }
             if (turn >= kStages) WaitBarrier(&shared.empty[stage], (turn / kStages - 1) & 1);
             if (lane == 0) {
                 shared.info[stage] = make_int4(taken - 1, s, flags, 0);
@@ -218,12 +259,15 @@ DEVICE void Produce(const AttentionParams& p, Shared& shared, unsigned char* rin
                 const int in_block = position & ((1 << p.block_shift) - 1);
                 const size_t of_head = (size_t)block * p.num_kv_heads + at.head;
                 const size_t from = ((of_head << p.block_shift) + in_block) * kDim;
-                CopyBulk(ring + (size_t)stage * L::kStage + place, cache + from, L::kPiece,
-                         &shared.full[stage]);
+                CopyBulkOnce(ring + (size_t)stage * L::kStage + place, cache + from, L::kPiece,
+                             &shared.full[stage]);
             }
         }
+        wait();
+        take_next();
         item = __shfl_sync(FULL_WARP, next, 0);
     }
+    wait();
     const int stage = turn % kStages;
     if (turn >= kStages) WaitBarrier(&shared.empty[stage], (turn / kStages - 1) & 1);
     if (lane == 0) {
@@ -236,7 +280,7 @@ DEVICE void Produce(const AttentionParams& p, Shared& shared, unsigned char* rin
 
 template <int kDim, int kRowTiles>
 DEVICE void Consume(const AttentionParams& p, Shared& shared, float* exchange,
-                    const unsigned char* ring, bf16* of_queries, int num_items) {
+                    const unsigned char* ring, bf16* of_queries) {
     using L = Layout<kDim>;
     constexpr int kChunks = kDim / 32;  // of 32 dimensions: two products each
     constexpr int kHalves = kDim / 64;
@@ -250,33 +294,36 @@ DEVICE void Consume(const AttentionParams& p, Shared& shared, float* exchange,
     const int odd_place = L::Value(slots.odd_piece) + (slots.row + 1) * L::kRow + 16 * g;
     const Exchange shown = {exchange, shared.stats, KeptRows(p)};
 
-    const bool takes_turns = num_items > (int)gridDim.x;
-
     Queries<kDim, kRowTiles> queries;
     queries.shared = of_queries;
-    Item at = {};
-    int num_rows = 0;
+    Chunk at = {};
 
-    auto load_queries = [&] {
-        num_rows = at.num_queries * group;
-        const bf16* q = p.q + (size_t)(at.first_token + at.first_query) * p.q_stride +
-                        (size_t)at.head * group * kDim;
-        queries.Load(p, q, num_rows, g, t);
+    auto load_queries = [&](const Item& of) {
+        at = of;
+        const bf16* q = p.q + (size_t)(of.first_token + of.first_query) * p.q_stride +
+                        (size_t)of.head * group * kDim;
+        queries.Load(p, q, of.num_queries * group, g, t);
         if (!queries.kAreKept) SyncConsumers();
     };
 
     // The first item is known before its bytes are here.
     int current = -1, num_ended = 0;
-    if (num_items > (int)blockIdx.x) {
-        at = FindItem(p, shared, blockIdx.x);
-        load_queries();
+    if (shared.num_items > (int)blockIdx.x) {
+        const Item first = FindItem(p, shared, blockIdx.x);
+        WaitForInputs();
+        load_queries(first);
         if (at.stop > at.begin) current = 0;
     }
-    // Hands the item to the mergers, who may not be done with the one before the last.
-    auto hand_over = [&] {
+    // Hands the item to the mergers, who may not have taken the one before the last.
+    auto hand_over = [&](bool is_end) {
         const int slot = num_ended & 1;
         WaitBarrier(&shared.merged[slot], ((num_ended >> 1) & 1) ^ 1);
-        if (threadIdx.x == 0) shared.done[slot] = at;
+        if (threadIdx.x == 0) {
+            if (is_end)
+                shared.done[slot].num_chunks = 0;
+            else
+                shared.done[slot] = shared.items[current % kQueued];
+        }
         __syncwarp();
         if (lane == 0) Arrive(&shared.ended[slot]);
         ++num_ended;
@@ -292,14 +339,12 @@ DEVICE void Consume(const AttentionParams& p, Shared& shared, float* exchange,
             ++turn;
             info = shared.info[stage];
             if (info.x < 0) {
-                at.num_chunks = 0;
-                hand_over();
+                hand_over(true);
                 return;
             }
             if (info.x != current) {
                 current = info.x;
-                at = shared.items[current % kQueued];
-                load_queries();
+                load_queries(shared.items[current % kQueued]);
             }
             is_outside |= (info.z & kOutside) != 0;
             if (info.y % kTeams != team) {
@@ -350,10 +395,12 @@ DEVICE void Consume(const AttentionParams& p, Shared& shared, float* exchange,
         } while (!(info.z & kLast));
 
         // The end of the item: the warps' sums, eight rows at a time.
-        float* partial = p.partials + (size_t)at.item * partial_floats;
-        const bool is_alone = at.num_chunks == 1;
-        bf16* out = p.out + ((size_t)(at.first_token + at.first_query) * p.num_heads +
-                             (size_t)at.head * group) * kDim;
+        const Item& of = shared.items[current % kQueued];
+        const int num_rows = at.num_queries * group;
+        float* partial = p.partials + (size_t)of.item * partial_floats;
+        const bool is_alone = of.num_chunks == 1;
+        bf16* out = p.out + ((size_t)(of.first_token + of.first_query) * p.num_heads +
+                             (size_t)of.head * group) * kDim;
 #pragma unroll
         for (int n = 0; n < kRowTiles; ++n) {
             if (n && 8 * n >= num_rows) continue;
@@ -366,7 +413,7 @@ DEVICE void Consume(const AttentionParams& p, Shared& shared, float* exchange,
                 const Sums of_row = AddWarps<kDim>(shown, row, dim);
                 const int whole_row = 8 * n + row;
                 if (is_alone) {
-                    WriteRow<kDim>(p, out, at.head, whole_row, dim, of_row);
+                    WriteRow<kDim>(p, out, of.head, whole_row, dim, of_row);
                 } else {
                     *(float4*)(partial + whole_row * kDim + dim) = of_row.y;
                     if (dim == 0)
@@ -376,13 +423,13 @@ DEVICE void Consume(const AttentionParams& p, Shared& shared, float* exchange,
             }
         }
 
-        if (!is_alone && takes_turns) {
-            hand_over();
+        if (!is_alone && shared.num_items > (int)gridDim.x) {
+            hand_over(false);
         } else if (!is_alone) {  // there is no next item that would wait
             SyncConsumers();
-            if (threadIdx.x == 0) shared.is_last = EndChunk(p, at);
+            if (threadIdx.x == 0) shared.is_last = EndChunk(p, of);
             SyncConsumers();
-            if (shared.is_last) AddChunks<kDim, kConsumers>(p, at, threadIdx.x);
+            if (shared.is_last) AddChunks<kDim, kConsumers>(p, of, threadIdx.x);
         }
         SyncConsumers();
     }
@@ -391,6 +438,7 @@ DEVICE void Consume(const AttentionParams& p, Shared& shared, float* exchange,
 template <int kDim>
 DEVICE void Merge(const AttentionParams& p, Shared& shared) {
     const int thread = threadIdx.x - (kThreads - kMergers);
+    WaitForInputs();
     for (u32 turn = 0;; ++turn) {
         const int slot = turn & 1;
         WaitBarrier(&shared.ended[slot], (turn >> 1) & 1);
@@ -425,16 +473,17 @@ DEVICE void Attend(const AttentionParams& p) {
         }
         PublishBarriers();
     }
-    WaitForInputs();
-    if (threadIdx.x / 32 == kWarps) CountItems(p, shared);
+    if (threadIdx.x / 32 == kWarps) {
+        const int num_items = CountItems(p, shared);
+        if (threadIdx.x % 32 == 0) shared.num_items = num_items;
+    }
     __syncthreads();
-    const int num_items = p.num_requests ? shared.item_ends[p.num_requests - 1] : 0;
     if (threadIdx.x / 32 == kWarps)
-        Produce<kDim>(p, shared, ring, num_items);
+        Produce<kDim>(p, shared, ring);
     else if (threadIdx.x / 32 > kWarps)
         Merge<kDim>(p, shared);
     else
-        Consume<kDim, kRowTiles>(p, shared, exchange, ring, queries, num_items);
+        Consume<kDim, kRowTiles>(p, shared, exchange, ring, queries);
 }
 
 #define ATTEND(name, dim, row_tiles)                                                  \

@@ -334,17 +334,22 @@ DEVICE Sums AddWarps(const Exchange& shown, int row, int dim) {
     return of_row;
 }
 
-// The result of four dimensions of a row, whose head's sink joins the sum of exponentials.
-template <int kDim>
-DEVICE void WriteRow(const AttentionParams& p, bf16* out, int head, int row, int dim,
-                     const Sums& of_row) {
+// What the sums of a row are multiplied with: its head's sink joins the sum of exponentials.
+DEVICE float Weight(const AttentionParams& p, int head, int row, const Sums& of_row) {
     const int group = p.num_heads / p.num_kv_heads;
     float l = of_row.l;
     if (p.sinks) {
         const float sink = p.sinks[head * group + row % group];
         l += Exp2(fminf(__fmaf_rn(sink, kLog2e, -of_row.m), 126.0f));
     }
-    const float by = 1.0f / l;
+    return 1.0f / l;
+}
+// The result of four dimensions of a row.
+template <int kDim>
+DEVICE void WriteRow(const AttentionParams& p, bf16* out, int head, int row, int dim,
+                     const Sums& of_row) {
+    const int group = p.num_heads / p.num_kv_heads;
+    const float by = Weight(p, head, row, of_row);
     *(uint2*)(out + ((size_t)(row / group) * p.num_heads + row % group) * kDim + dim) =
         make_uint2(Pack(of_row.y.x * by, of_row.y.y * by), Pack(of_row.y.z * by, of_row.y.w * by));
 }
