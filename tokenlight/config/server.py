@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the API process is told."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tokenlight.base.errors import ConfigError
 from tokenlight.base.log import LogLevel
 from tokenlight.config.field import flag
+
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\sA-Z]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +93,11 @@ class ServerConfig:
     root_path: str = field(default="", metadata=flag("--root-path"))
     """Path below which a reverse proxy serves this server, /llm for one."""
 
+    allowed_origins: tuple[str, ...] = field(default=(), metadata=flag("--allowed-origins"))
+    """Origins whose pages may call this server from a browser (CORS): https://chat.example, or *
+    for any. Default: none may.
+    """
+
     ssl_keyfile: str | None = field(default=None, metadata=flag("--ssl-keyfile"))
     """Private key of the certificate, PEM; with --ssl-certfile, the server speaks HTTPS."""
 
@@ -125,7 +133,17 @@ class ServerConfig:
             raise ConfigError(
                 f"--root-path must begin with a slash and not end with one, got {self.root_path!r}"
             )
+        _check_origins(self.allowed_origins)
         if (self.ssl_keyfile is None) != (self.ssl_certfile is None):
             raise ConfigError("--ssl-keyfile and --ssl-certfile go together; give both or neither")
         if self.seed is not None and not 0 <= self.seed < 1 << 63:
             raise ConfigError(f"--seed must be from 0 to 2^63 - 1, got {self.seed}")
+
+
+def _check_origins(origins: tuple[str, ...]) -> None:
+    for origin in origins:
+        if origin not in ("*", "null") and not _ORIGIN.fullmatch(origin):
+            raise ConfigError(
+                f"--allowed-origins takes what browsers send as Origin, http://localhost:3000 for "
+                f"one, in lower case and without a path, or *; got {origin!r}"
+            )

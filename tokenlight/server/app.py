@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NoReturn
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 
 from tokenlight.base.errors import MethodNotAllowed, RouteNotFound
@@ -60,6 +62,7 @@ def make_app(svc: Services) -> Starlette:
     app = Starlette(
         routes=[endpoint.route() for endpoint in ENDPOINTS],
         middleware=[
+            *_cors(svc.config.allowed_origins),
             Middleware(Trace, metrics=svc.metrics),
             Middleware(
                 Auth,
@@ -73,6 +76,21 @@ def make_app(svc: Services) -> Starlette:
     app.state.services = svc
     app.state.openapi = openapi_document(ENDPOINTS)
     return app
+
+
+def _cors(origins: Collection[str]) -> list[Middleware]:
+    """What lets these origins' pages in: the outermost layer, for pages must read errors too."""
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=sorted({endpoint.method for endpoint in ENDPOINTS}),
+            allow_headers=["*"],  # keys, and what the clients' libraries say of themselves
+            expose_headers=["*"],
+        )
+    ]
 
 
 async def _refuse(request: Request, error: Exception) -> NoReturn:
