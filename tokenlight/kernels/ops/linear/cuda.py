@@ -8,20 +8,23 @@ adds in another order.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
-from tokenlight.kernels.contract import TUNED
+from tokenlight.kernels.contract import TUNED, Op
 from tokenlight.kernels.cuda import Source, portable
 from tokenlight.kernels.formats import FORMATS, Format
 from tokenlight.kernels.ops.linear.contract import linear
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 MAX_ROWS = 16
-BF16 = frozenset({torch.bfloat16})
-FORMAT = frozenset({FORMATS["bf16"]})
+_BF16 = frozenset({torch.bfloat16})
 _SOURCE = Source(Path(__file__).with_name("cuda.cu"))
 _THREADS = 32 * 9
 
@@ -118,16 +121,21 @@ def many_rows(x_TK: Tensor, weight: Tensor, bias_N: Tensor | None) -> Tensor:
     return run(x_TK, weight, bias_N, format=FORMATS["bf16"])
 
 
-@linear.implement(
-    "cuda",
-    device="cuda",
-    needs={"sm90"},
-    dtypes=BF16,
-    stored=BF16,
-    formats=FORMAT,
-    rank=TUNED,
-    is_row_invariant=False,
-)
+def product_of(op: Op[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Registers what is built of `few_rows` and `many_rows`."""
+    return op.implement(
+        "cuda",
+        device="cuda",
+        needs={"sm90"},
+        dtypes=_BF16,
+        stored=_BF16,
+        formats={FORMATS["bf16"]},
+        rank=TUNED,
+        is_row_invariant=False,
+    )
+
+
+@product_of(linear)
 def cuda(x_TK: Tensor, weight: Tensor, bias_N: Tensor | None, *, format: Format) -> Tensor:
     if serves(x_TK):
         return few_rows(x_TK, weight, Around(bias_N=bias_N))

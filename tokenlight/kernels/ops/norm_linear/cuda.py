@@ -1,30 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 from torch import Tensor
 
-from tokenlight.kernels.contract import TUNED
 from tokenlight.kernels.formats import Format
-from tokenlight.kernels.ops.linear.cuda import (
-    BF16,
-    FORMAT,
-    Around,
-    few_rows,
-    many_rows,
-    serves,
-)
+from tokenlight.kernels.ops.linear.cuda import Around, few_rows, many_rows, product_of, serves
 from tokenlight.kernels.ops.norm_linear.contract import norm_linear
 from tokenlight.kernels.ops.rms_norm import rms_norm
 
 
-@norm_linear.implement(
-    "cuda",
-    device="cuda",
-    needs={"sm90"},
-    dtypes=BF16,
-    stored=BF16,
-    formats=FORMAT,
-    rank=TUNED,
-    is_row_invariant=False,
-)
+@product_of(norm_linear)
 def cuda(
     x_TK: Tensor,
     gain_K: Tensor,
