@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every room's tests share: the default model's file, and options."""
+"""What tests of several rooms share: the default model's file, threads put back, options."""
 
 import functools
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,16 @@ def _num_gpus() -> int:
 def default_model_path() -> Path:
     """The default model's GGUF, fetched once into the user's cache as `tokenlight serve` does."""
     return fetch_default_model(read_env().cache_dir)
+
+
+@pytest.fixture
+def restored_threads() -> Iterator[None]:
+    """The test may change how many threads kernels and torch have."""
+    import torch  # by the tests that ask alone: others must not import it
+
+    from tokenlight.kernels import _cpu
+
+    before, torch_before = _cpu.num_threads(), torch.get_num_threads()
+    yield
+    _cpu.set_num_threads(before)
+    torch.set_num_threads(torch_before)

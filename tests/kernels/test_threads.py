@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -14,13 +13,7 @@ import torch
 from tokenlight import kernels
 from tokenlight.kernels import FORMATS, _cpu
 
-
-@pytest.fixture(autouse=True)
-def restored_threads() -> Iterator[None]:
-    before, torch_before = _cpu.num_threads(), torch.get_num_threads()
-    yield
-    _cpu.set_num_threads(before)
-    torch.set_num_threads(torch_before)
+pytestmark = pytest.mark.usefixtures("restored_threads")
 
 
 def product(seed: int) -> torch.Tensor:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who computes: the kernels' threads, one per physical core, and no second pool beside them."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
@@ -13,13 +11,7 @@ from tokenlight.runner import ModelRunner
 from tokenlight.runner.machine import Machine, read_machine
 from tokenlight.runner.ranks import share
 
-
-@pytest.fixture(autouse=True)
-def restored_threads() -> Iterator[None]:
-    before, torch_before = _cpu.num_threads(), torch.get_num_threads()
-    yield
-    _cpu.set_num_threads(before)
-    torch.set_num_threads(torch_before)
+pytestmark = pytest.mark.usefixtures("restored_threads")
 
 
 @pytest.mark.parametrize(("asked", "num_threads"), [(None, read_machine().num_cores), (3, 3)])
