@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection
 from typing import NoReturn
 
@@ -74,7 +75,7 @@ def make_app(svc: Services) -> Starlette:
         exception_handlers={HTTPException: _refuse},
     )
     app.state.services = svc
-    app.state.openapi = openapi_document(ENDPOINTS)
+    app.state.openapi = functools.cache(lambda: openapi_document(ENDPOINTS))
     return app
 
 

@@ -10,7 +10,7 @@ from tokenlight.server.schemas.endpoint import Endpoint
 
 
 async def get_openapi(request: Request) -> Response:
-    return JSONResponse(request.app.state.openapi)
+    return JSONResponse(request.app.state.openapi())
 
 
 ENDPOINTS = [
