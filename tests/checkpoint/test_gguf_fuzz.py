@@ -26,6 +26,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 def outcome(path: Path, content: bytes) -> str:
     """Open the file and read all that the header holds; which typed error came, or "opened"."""
+    path.unlink(missing_ok=True)  # written over, it would wait for the disk
     path.write_bytes(content)
     try:
         checkpoint = open_checkpoint(path)

@@ -93,6 +93,7 @@ def test_mutated_files_load_or_raise_typed_errors(tmp_path: Path, format: str) -
         reach = header if index % 2 else len(mutant)
         for _ in range(chance.randint(1, 6)):
             mutant[chance.randrange(reach)] = chance.randrange(256)
+        path.unlink()  # written over, it would wait for the disk
         path.write_bytes(mutant)
         try:
             load_model(open_checkpoint(path))
