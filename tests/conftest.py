@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of several rooms share: the default model's file, threads put back, options."""
+"""What tests of several rooms share: the default model's file, threads put back, certificates."""
 
 import functools
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,14 @@ def _num_gpus() -> int:
     import torch  # by the tests that ask alone: others must not import it
 
     return torch.cuda.device_count()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_ssl_context() -> Iterator[None]:
+    """Each HTTP client reads the machine's certificates: 20 ms, for servers on loopback."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", functools.cache(ssl.create_default_context))
+        yield
 
 
 @pytest.fixture(scope="session")
