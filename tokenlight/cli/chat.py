@@ -42,9 +42,7 @@ def _number(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     from tokenlight.base import log
     from tokenlight.base.env import read_env
-    from tokenlight.cli.local_server import Door, local_server
-    from tokenlight.cli.settings import engine_config, with_model_files
-    from tokenlight.cli.talk import Server
+    from tokenlight.cli.talk import Door, Server
 
     env = read_env()
     # What a chat shows is the conversation: log lines of its own server come only when asked for.
@@ -56,6 +54,9 @@ def run(args: argparse.Namespace) -> int:
             Door(args.url, args.api_key or env.api_key)
         )
     else:
+        from tokenlight.cli.local_server import local_server  # half a second of imports
+        from tokenlight.cli.settings import engine_config, with_model_files
+
         print("starting a server for this chat", file=sys.stderr, flush=True)
         config = with_model_files(engine_config(args, env, {}), env)
         door = local_server(config, level)

@@ -8,19 +8,11 @@ import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from tokenlight.base.log import LogLevel
+from tokenlight.cli.talk import Door
 from tokenlight.config import EngineConfig, ServerConfig
 from tokenlight.server.run import bind, serve, url_of
-
-
-@dataclass(frozen=True, slots=True)
-class Door:
-    """Where a server listens, and the key to it."""
-
-    url: str
-    api_key: str | None
 
 
 @contextmanager

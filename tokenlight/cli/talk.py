@@ -21,6 +21,14 @@ class AnswerFailed(TokenLightError):
     code = "answer_failed"
 
 
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where a server listens, and the key to it."""
+
+    url: str
+    api_key: str | None
+
+
 @dataclass
 class Answer:
     """What has come so far."""
