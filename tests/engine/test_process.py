@@ -3,6 +3,7 @@
 
 import asyncio
 import dataclasses
+import math
 import os
 import select
 import signal
@@ -74,7 +75,8 @@ async def test_killed_every_reader_hears_at_once(tmp_path):
     await llm.close()
 
 
-async def test_stopped_it_is_stalled_and_recovers_when_continued(tiny_path):
+async def test_stopped_it_is_stalled_and_recovers_when_continued(tiny_path, monkeypatch):
+    monkeypatch.setattr("tokenlight.engine.link._BEAT_LIMIT_S", 2.0)
     llm = await AsyncLLM.start(config(tiny_path))
     deltas = start(llm, "a", max_new_tokens=400)
     first = await anext(deltas)
@@ -132,16 +134,18 @@ async def test_terminated_it_ends_well_and_interrupted_it_goes_on(tiny_path):
 
 
 async def test_an_idle_engine_costs_no_cpu(tiny_path):
-    """Nor do its kernels' threads spin. The least of several: waking on a busy core costs more."""
+    """Nor do its kernels' threads spin. The least of some: waking on a busy core costs more."""
     llm = await AsyncLLM.start(dataclasses.replace(config(tiny_path), num_threads=2))
     [d async for d in start(llm, "a", max_new_tokens=50)]
 
-    used_s = []
-    for _ in range(4):
+    used_s = math.inf
+    for _ in range(8):
         before_s = cpu_s(llm.pid)
         await asyncio.sleep(1.1)  # a beat at least
-        used_s.append(cpu_s(llm.pid) - before_s)
-    assert min(used_s) <= 0.01  # of which the kernel tells whole hundredths
+        used_s = min(used_s, cpu_s(llm.pid) - before_s)
+        if used_s <= 0.01:
+            break
+    assert used_s <= 0.01  # of which the kernel tells whole hundredths
     await llm.close()
 
 

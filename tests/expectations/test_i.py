@@ -2,6 +2,7 @@
 """Area I: what Claude Code and Codex need so that a session does not die."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import httpx
@@ -151,13 +152,24 @@ STREAMS = {
 SIGNS_OF_LIFE = (": keep-alive", "event: ping", "event: response.in_progress")
 
 
-@pytest.mark.parametrize("path", STREAMS)
-def test_t_i7(path, monkeypatch):
-    """A sign of life each period, before the first token and between tokens; events stay sound."""
-    monkeypatch.setattr(sse, "KEEP_ALIVE_S", 0.1)
+@pytest.fixture(scope="module")
+def slow_streams() -> dict[str, str]:
+    """What each protocol's client hears of an engine that takes its time, all at once."""
     engine = FakeEngine(script="ab", first_token_s=0.7, token_s=0.4)
-    with running(engine) as server:
-        text = httpx.post(f"{server.url}{path}", json=STREAMS[path], timeout=60).text
+
+    def heard(path: str) -> str:
+        return httpx.post(f"{server.url}{path}", json=STREAMS[path], timeout=60).text
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(len(STREAMS)) as pool:
+        patch.setattr(sse, "KEEP_ALIVE_S", 0.1)
+        with running(engine) as server:
+            return dict(zip(STREAMS, pool.map(heard, STREAMS), strict=True))
+
+
+@pytest.mark.parametrize("path", STREAMS)
+def test_t_i7(path, slow_streams):
+    """A sign of life each period, before the first token and between tokens; events stay sound."""
+    text = slow_streams[path]
     events = data_of(text)
     blocks = [block for block in text.split("\n\n") if block]
     is_sign = [any(sign in block for sign in SIGNS_OF_LIFE) for block in blocks]

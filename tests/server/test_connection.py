@@ -52,6 +52,9 @@ def drip(connection: socket.socket, data: bytes, pause_s: float) -> None:
 
 
 def is_alive(server) -> bool:
+    """Asked again where this process itself was too slow for its own server."""
+    with contextlib.suppress(httpx.TransportError):
+        return httpx.get(f"{server.url}/health").status_code == 200
     return httpx.get(f"{server.url}/health").status_code == 200
 
 
@@ -121,11 +124,11 @@ def test_a_slow_answer_is_not_the_clients_fault():
 
 def test_a_connection_may_rest_between_requests(server):
     with httpx.Client(base_url=server.url) as client:
-        for _ in range(3):
-            assert client.get("/health").status_code == 200
-            time.sleep(1.5 * TIMEOUT_S)
-        connections = client._transport._pool.connections
-        assert len(connections) == 1
+        assert client.get("/health").status_code == 200
+        (connection,) = client._transport._pool.connections
+        time.sleep(1.5 * TIMEOUT_S)
+        assert client.get("/health").status_code == 200
+        assert client._transport._pool.connections == [connection]
 
 
 def test_one_that_takes_no_more_of_its_answers_is_ended(server, caplog):

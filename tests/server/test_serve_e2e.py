@@ -31,7 +31,8 @@ def model(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(model, tmp_path_factory):
-    with serving(str(model), log=tmp_path_factory.mktemp("log") / "serve.log") as made:
+    log = tmp_path_factory.mktemp("log") / "serve.log"
+    with serving(str(model), "--admin-api-key", "admin", log=log) as made:
         yield made
 
 
@@ -249,21 +250,19 @@ def test_a_bias_a_penalty_and_min_tokens_change_what_is_said(server):
     assert held.choices[0].finish_reason == "stop"
 
 
-def test_a_salt_keeps_prefixes_apart_and_a_reset_forgets_them(model, tmp_path):
-    flags = ("--admin-api-key", "admin")
-    with serving(str(model), *flags, log=tmp_path / "serve.log") as server:
+def test_a_salt_keeps_prefixes_apart_and_a_reset_forgets_them(server):
+    messages = [{"role": "user", "content": "Salt keeps apart what nobody else has asked yet."}]
 
-        def cached(**extra) -> int:
-            usage = chat(server, extra_body=extra).usage
-            return usage.prompt_tokens_details.cached_tokens
+    def cached(**extra) -> int:
+        usage = chat(server, messages=messages, extra_body=extra).usage
+        return usage.prompt_tokens_details.cached_tokens
 
-        assert cached() == 0
-        assert cached() > 0
-        assert cached(cache_salt="mine") == 0
-        assert cached(cache_salt="mine") > 0
-        headers = {"x-api-key": "admin"}
-        answer = httpx.post(f"{server.url}/reset_prefix_cache", headers=headers)
-        assert answer.json() == {"reset": True}
-        for extra in ({}, {"cache_salt": "mine"}):
-            assert cached(**extra) == 0
-            assert cached(**extra) > 0
+    assert cached() == 0
+    assert cached() > 0
+    assert cached(cache_salt="mine") == 0
+    assert cached(cache_salt="mine") > 0
+    answer = httpx.post(f"{server.url}/reset_prefix_cache", headers={"x-api-key": "admin"})
+    assert answer.json() == {"reset": True}
+    for extra in ({}, {"cache_salt": "mine"}):
+        assert cached(**extra) == 0
+        assert cached(**extra) > 0
