@@ -101,7 +101,8 @@ class Scheduler {
     [[nodiscard]] Fault Submit(const Submission& submission);
     // False when the request is unknown or has finished.
     bool Abort(RequestId id);
-    // Tokens that may follow, to be judged by the next step. Ignored when they cannot be used.
+    // Tokens that may follow, to be judged by the next step. Ignored when they cannot be used, and
+    // dropped when that step has no room for the request.
     void Propose(RequestId id, std::span<const std::int32_t> draft_token_ids);
 
     // A guard was dropped: nothing can be planned or committed any more.

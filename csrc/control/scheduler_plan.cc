@@ -54,11 +54,14 @@ void Scheduler::PlanDecodes(StepPlan& plan) {
     walk_ = decoding_.order();
     ready_.clear();
     for (const SlotId slot : walk_) {
-        const Decoding* decoding = decoding_.Find(slot);
+        Decoding* decoding = decoding_.Find(slot);
         if (decoding == nullptr || !CanDecode(*decoding)) continue;
         const std::int32_t num_drafts = DraftsToPlan(*decoding, draft_budget);
         const std::int32_t start = decoding->resident.progress.num_planned;
-        if (MakeRoom(slot, start + 1 + num_drafts) != Room::kReady) continue;
+        const Room room = MakeRoom(slot, start + 1 + num_drafts);
+        // A draft is of one step: who proposes for the next counts on none being left.
+        if (room == Room::kStalled) decoding->resident.request->draft_ids.clear();
+        if (room != Room::kReady) continue;
         draft_budget -= num_drafts;
         ready_.push_back({slot, num_drafts});
     }

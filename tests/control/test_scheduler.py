@@ -218,6 +218,28 @@ def test_copy_guards_are_held_to_the_same_rules():
         scheduler.plan(0)
 
 
+def test_a_draft_that_found_no_room_is_not_added_to_the_next_ones():
+    """Who proposes for a step, within what the model takes, counts on none being left over."""
+    scheduler, device = make(num_blocks=5, num_host_blocks=4, output_margin_tokens=0)
+    scheduler.submit(1, ids(*range(9)), max_new_tokens=1)
+    finish(scheduler, device)
+    copy = scheduler.plan_copies()  # holds its blocks until it is done
+    for i in (2, 3):
+        scheduler.submit(i, ids(i, i, i), max_new_tokens=12)
+    step(scheduler, device)
+    for i in (2, 3):
+        scheduler.propose(i, ids(7, 7))
+    plan = scheduler.plan(0)
+    assert plan.request_ids.tolist() == [2]
+    scheduler.commit(plan.guard, device.execute(plan), ids(1))
+    scheduler.commit_copy(copy.guard, has_succeeded=True)
+    scheduler.propose(2, ids(7, 7, 7, 7))
+    plan = scheduler.plan(0)
+    assert plan.sampled_requests.tolist() == [0, 0, 0, 0, 0, 1]
+    scheduler.commit(plan.guard, device.execute(plan), ids(1, 1))
+    finish(scheduler, device)
+
+
 def test_counts_of_a_run():
     scheduler, device = make()
     scheduler.submit(1, ids(*range(9)), max_new_tokens=3)
