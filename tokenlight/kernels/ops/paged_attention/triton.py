@@ -124,12 +124,8 @@ def launch(
     rows = max(tiles.rows, triton.next_power_of_2(group))
     num_tiles = min(num_tokens, triton.cdiv(num_tokens, rows // group) + num_requests)
     num_chunks = triton.cdiv(block_table.shape[1] * block_tokens, _CHUNK)
-    is_split = (
-        not is_once
-        and num_chunks > 1
-        and num_tokens <= _SPLIT_TOKENS
-        and num_tiles * num_kv_heads < _ENOUGH_PROGRAMS
-    )
+    is_small = num_tokens <= _SPLIT_TOKENS and num_tiles * num_kv_heads < _ENOUGH_PROGRAMS
+    is_split = is_small and not is_once and num_chunks > 1
     num_parts = num_chunks if is_split else 1
     shape = (num_tokens, num_heads, num_parts)
     f32 = torch.float32
