@@ -126,7 +126,7 @@ def test_a_refusal_is_shown_and_forgotten():
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_chat():
-    engine = FakeEngine(script=lambda seen: "z" * 100, token_s=0.05)
+    engine = FakeEngine(script=lambda seen: "z" * 100, token_s=0.1)
     with running(engine) as server:
         process = start_chat(server)
         process.stdin.write("go\n")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The thread pool: it changes no result, survives fork and company, and sleeps when idle."""
 
+import math
 import os
 import subprocess
 import sys
@@ -88,12 +89,14 @@ def test_a_forked_child_computes_as_well() -> None:
 
 
 def test_an_idle_pool_uses_no_cpu() -> None:
-    """The least of several: on a busy machine a thread may come to its first spins late."""
+    """The least of some: on a busy machine a thread may come to its first spins late."""
     _cpu.set_num_threads(4)
     product(2)
-    used_s = []
-    for _ in range(4):
+    used_s = math.inf
+    for _ in range(20):
         before_s = time.process_time()
         time.sleep(0.2)
-        used_s.append(time.process_time() - before_s)
-    assert min(used_s) < 0.004
+        used_s = min(used_s, time.process_time() - before_s)
+        if used_s < 0.004:
+            break
+    assert used_s < 0.004

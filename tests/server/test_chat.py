@@ -228,7 +228,7 @@ def test_another_model_is_not_found(server):
 
 
 def test_more_requests_than_the_engine_holds_are_told_to_come_back():
-    engine = FakeEngine(max_unfinished=1, token_s=0.2)
+    engine = FakeEngine(script="x" * 100, max_unfinished=1, token_s=0.2)
     with running(engine) as server:
         stream = ask(server, stream=True)
         next(iter(stream))

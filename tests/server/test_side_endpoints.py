@@ -95,7 +95,7 @@ def test_bad_input_is_refused_by_field(server, path, body, param):
 
 
 def test_ready_follows_health_and_room():
-    engine = FakeEngine(script="x" * 100, token_s=0.05)
+    engine = FakeEngine(script="x" * 100, token_s=0.2)
     with running(engine, max_waiting=1) as server:
         ready = f"{server.url}/ready"
         assert httpx.get(ready).json() == {"status": "ready", "unfinished": 0}
