@@ -54,7 +54,8 @@ def told_of_end(pid: int) -> Iterator[list[float]]:
         os.close(process)
 
 
-async def test_killed_every_reader_hears_at_once(tmp_path):
+async def test_killed_every_reader_hears_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("tokenlight.engine.link._BEAT_LIMIT_S", 600.0)
     llm = await AsyncLLM.start(config(write_tiny_llama(tmp_path / "long.gguf", context=32768)))
     readers = []
     for name in "abc":
@@ -67,7 +68,7 @@ async def test_killed_every_reader_hears_at_once(tmp_path):
             with pytest.raises(EngineDead, match="ended by signal 9"):
                 [d async for d in deltas]
         heard_s = time.monotonic()
-    assert heard_s - ended_s[0] < 3  # and not by the silence of its beats, after 5
+    assert heard_s - ended_s[0] < 60  # and not by the silence of its beats
     assert isinstance(llm.health(), EngineDead)
     with pytest.raises(EngineDead):
         start(llm, "d")

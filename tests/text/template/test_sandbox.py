@@ -94,7 +94,7 @@ def test_time_is_bounded(source, monkeypatch):
     start_s = time.monotonic()
     with pytest.raises(InvalidRequest, match="longer than"):
         render(source)
-    assert time.monotonic() - start_s < 5
+    assert time.monotonic() - start_s < 30  # without a bound: hours
 
 
 def test_endless_recursion_is_a_clear_error():
