@@ -49,6 +49,17 @@ AttentionItem MakeItem(const AttentionArgs& a, std::int64_t request, std::int64_
     return item;
 }
 
+// Pairs of a query and a key that an item has, about: as if all queries saw what the middle one
+// does.
+std::int64_t NumPairs(const AttentionArgs& a, const AttentionItem& item) {
+    const std::int64_t position = a.kv_lens[item.request] - a.NumQueries(item.request) +
+                                  item.first_query + item.num_queries / 2;
+    const std::int64_t first = std::int64_t{item.first_partition} * kPartitionTokens;
+    const std::int64_t last = first + std::int64_t{item.num_partitions} * kPartitionTokens;
+    const std::int64_t low = a.window == 0 ? 0 : position - a.window + 1;
+    return item.num_queries * (std::min(last, position + 1) - std::max(first, low));
+}
+
 // Queries per item: as many as share the conversion well, but no fewer items than keep the workers
 // busy.
 std::int64_t QueriesPerItem(const AttentionArgs& a, int num_workers) {
@@ -136,9 +147,8 @@ AttentionPlan AttentionPlan::Make(const AttentionArgs& args, int num_workers) {
         }
     }
     // The longest first, so that no worker is left with one at the end.
-    std::stable_sort(plan.items.begin(), plan.items.end(), [](const auto& a, const auto& b) {
-        return std::int64_t{a.num_partitions} * a.num_queries >
-               std::int64_t{b.num_partitions} * b.num_queries;
+    std::stable_sort(plan.items.begin(), plan.items.end(), [&](const auto& a, const auto& b) {
+        return NumPairs(args, a) > NumPairs(args, b);
     });
     return plan;
 }
