@@ -169,6 +169,7 @@ void BindWeightNodes(Program& program) {
         [](StepProgram& self, Place y, Place x, Place weight, Place bias, Count rows,
            std::int64_t n, std::int64_t k, std::int64_t x_stride, WeightFormat format,
            bool is_gated) {
+            const bool rounds_to_bytes = self.rounds_to_bytes();
             self.Append([=](StepRun& run) {
                 LinearArgs args{run.At<float>(y),
                                 run.At<const float>(x),
@@ -180,7 +181,8 @@ void BindWeightNodes(Program& program) {
                                 x_stride,
                                 format,
                                 nullptr,
-                                is_gated};
+                                is_gated,
+                                rounds_to_bytes};
                 ThreadPool& pool = ThreadPool::Get();
                 args.scratch = ThreadScratch(LinearScratchBytes(args, pool.num_threads()));
                 Linear(args, pool, MaxWorkers(args.num_rows * n * k / 16));
@@ -324,7 +326,9 @@ void BindProgram(nb::module_& m) {
     nb::class_<Count>(m, "Count", "Rows: a multiple of a step's tokens or of its sampled rows.")
         .def(nb::init<std::int64_t, std::int64_t>(), "per_token"_a, "per_sampled"_a);
     Program program(m, "StepProgram", "A step as calls of kernels, with no Python between them.");
-    program.def(nb::init<Address, std::int64_t>(), "arena"_a, "num_fields"_a)
+    program
+        .def(nb::init<Address, std::int64_t, bool>(), "arena"_a, "num_fields"_a,
+             "rounds_to_bytes"_a)
         .def("__len__", &StepProgram::size)
         .def(
             "set_field",

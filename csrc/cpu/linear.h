@@ -28,6 +28,9 @@ struct LinearArgs {
     // y[t] is then silu(gate) * up, [num_rows, n / 2]: gate the first half of W x + bias, up the
     // rest. The bits are those of SiluMul of the product.
     bool is_gated = false;
+    // Of activations under Q4_K, Q5_K, Q6_K and Q8_0; else to 15 bits, as under other quantized
+    // formats.
+    bool rounds_to_bytes = false;
 
     std::int64_t OutputColumns() const { return is_gated ? n / 2 : n; }
 };

@@ -4,6 +4,7 @@
 
 struct Block256 {
     static constexpr int kBlocks = 8;
+    static constexpr int kByteCenter = kNoBytes;
     static IVec Dot(IVec sum, const Bytes& w, const std::int8_t* x) { return DotSmall(sum, w, x); }
     static IVec Start(std::int32_t correction) { return ISet(correction); }
 
@@ -23,6 +24,7 @@ struct Block256 {
 // Steps are scale * 6 bits, minimums are -scale * 6 bits.
 struct Q4K : Block256 {
     static constexpr WeightFormat kFormat = WeightFormat::kQ4K;
+    static constexpr int kByteCenter = 8;
     static constexpr int kHalves = 1;
     static constexpr bool kHasMinimum = true;
     static constexpr int kWeightBias = 0;
@@ -49,6 +51,7 @@ struct Q4K : Block256 {
 
 struct Q5K : Q4K {
     static constexpr WeightFormat kFormat = WeightFormat::kQ5K;
+    static constexpr int kByteCenter = 16;
     static void Unpack(const std::uint8_t* tile, int block, Bytes w[kVectors]) {
         Nibbles(tile + 52 * kTileRows, block, w);
         for (int v = 0; v < kVectors; ++v) {
@@ -59,6 +62,7 @@ struct Q5K : Q4K {
 
 struct Q6K : Block256 {
     static constexpr WeightFormat kFormat = WeightFormat::kQ6K;
+    static constexpr int kByteCenter = 32;
     static constexpr int kHalves = 2;
     static constexpr bool kHasMinimum = false;
     static constexpr int kWeightBias = 32;

@@ -4,6 +4,7 @@
 
 struct Block32 {
     static constexpr int kBlocks = 1;
+    static constexpr int kByteCenter = kNoBytes;
     static constexpr int kHalves = 1;
     static IVec Dot(IVec sum, const Bytes& w, const std::int8_t* x) { return DotSmall(sum, w, x); }
     static IVec Start(std::int32_t correction) { return ISet(correction); }
@@ -71,6 +72,7 @@ struct Q5_1 : Block32 {
 
 struct Q8_0 : Block32 {
     static constexpr WeightFormat kFormat = WeightFormat::kQ8_0;
+    static constexpr int kByteCenter = 0;
     static constexpr bool kHasMinimum = false;
     static constexpr int kWeightBias = 128;
     static void Unpack(const std::uint8_t* tile, int, Bytes w[kVectors]) {
@@ -82,6 +84,7 @@ struct Q8_0 : Block32 {
 
 struct Iq4Nl : Q8_0 {
     static constexpr WeightFormat kFormat = WeightFormat::kIq4Nl;
+    static constexpr int kByteCenter = kNoBytes;
     static void Unpack(const std::uint8_t* tile, int, Bytes w[kVectors]) {
         std::uint8_t biased[16];
         for (int i = 0; i < 16; ++i) biased[i] = static_cast<std::uint8_t>(kIq4NlValues[i] + 128);

@@ -13,10 +13,30 @@ constexpr int kPrefetchBytes = 4096;
 template <class F>
 constexpr int kHalfVectors = kVectors / F::kHalves;
 
+// The sum of a half's products with weights w.
+template <class F>
+inline IVec SumOfHalf(const XBlock& x, int half, const Bytes w[kVectors]) {
+    IVec high = ISet(0);
+    IVec low = F::Start(x.start[half]);
+    const int first = half * kHalfVectors<F>;
+    for (int v = first; v < first + kHalfVectors<F>; ++v) {
+        high = F::Dot(high, w[v], x.high + 4 * v);
+        low = F::Dot(low, w[v], x.low + 4 * v);
+    }
+    return Join(high, low);
+}
+template <class F>
+inline IVec SumOfHalf(const XByteBlock& x, int half, const Bytes w[kVectors]) {
+    IVec sum = F::Start(x.start[half]);
+    const int first = half * kHalfVectors<F>;
+    for (int v = first; v < first + kHalfVectors<F>; ++v) sum = F::Dot(sum, w[v], x.quants + 4 * v);
+    return sum;
+}
+
 // The products of one tile with R rows, `stride` blocks apart. The order of additions is the same
 // for every R.
-template <class F, int R>
-inline void TileTimesRows(const std::uint8_t* tile, const XBlock* x, std::int64_t stride,
+template <class F, int R, class Block>
+inline void TileTimesRows(const std::uint8_t* tile, const Block* x, std::int64_t stride,
                           int num_blocks, Vec y[R]) {
     constexpr int kPrefetchShare = static_cast<int>(kTileBlockBytes<F> / F::kBlocks);
     for (int r = 0; r < R; ++r) y[r] = Zero();
@@ -28,16 +48,10 @@ inline void TileTimesRows(const std::uint8_t* tile, const XBlock* x, std::int64_
         F::Unpack(tile, block, w);
         for (int half = 0; half < F::kHalves; ++half) {
             const Vec step = F::Step(tile, block, half);
-            const int first = half * kHalfVectors<F>;
             for (int r = 0; r < R; ++r) {
-                const XBlock& row = x[r * stride];
-                IVec high = ISet(0);
-                IVec low = F::Start(row.start[half]);
-                for (int v = first; v < first + kHalfVectors<F>; ++v) {
-                    high = F::Dot(high, w[v], row.high + 4 * v);
-                    low = F::Dot(low, w[v], row.low + 4 * v);
-                }
-                y[r] = Fma(Mul(ToFloats(Join(high, low)), step), Set(row.step), y[r]);
+                const Block& row = x[r * stride];
+                const Vec product = Mul(ToFloats(SumOfHalf<F>(row, half, w)), step);
+                y[r] = Fma(product, Set(row.step), y[r]);
             }
             if constexpr (F::kHasMinimum) {
                 const Vec minimum = F::Minimum(tile, block, half);
@@ -170,13 +184,13 @@ struct Rounding {
 
 // Infinity or NaN among the activations makes `step` NaN, and so the whole row of products: nothing
 // that follows may take it for numbers.
-inline Rounding RoundingOf(const float* x) {
+inline Rounding RoundingOf(const float* x, float max_quant) {
     const Vec first = Abs(Load(x)), second = Abs(Load(x + kLanes));
     if (!AllLess(Add(first, second), Set(INFINITY))) return {kZeros, 0.0F, NAN};
     const float most = MaxLane(Max(first, second));
-    // Below this, kMaxQuant / most overflows; such a block counts as zero.
+    // Below this, max_quant / most may overflow; such a block counts as zero.
     if (!(most > 1e-30F)) return {x, 0.0F, 0.0F};
-    return {x, kMaxQuant / most, most / kMaxQuant};
+    return {x, max_quant / most, most / max_quant};
 }
 
 template <class F>
@@ -185,7 +199,7 @@ inline void RoundRow(const LinearArgs& a, std::int64_t row, XBlock* blocks) {
     const std::int64_t num_blocks = a.k / kBlockElements;
     XBlock* block = blocks + row * num_blocks;
     for (std::int64_t b = 0; b < num_blocks; ++b, ++block, x += kBlockElements) {
-        const Rounding by = RoundingOf(x);
+        const Rounding by = RoundingOf(x, kMaxQuant);
         std::int32_t sums[2] = {
             RoundToInt15(by.x, by.inverse, block->high, block->low),
             RoundToInt15(by.x + kLanes, by.inverse, block->high + kLanes, block->low + kLanes)};
@@ -204,7 +218,7 @@ inline void RoundRow(const LinearArgs& a, std::int64_t row, XPairBlock* blocks) 
     const std::int64_t num_blocks = a.k / kBlockElements;
     XPairBlock* block = blocks + row * num_blocks;
     for (std::int64_t b = 0; b < num_blocks; ++b, ++block, x += kBlockElements) {
-        const Rounding by = RoundingOf(x);
+        const Rounding by = RoundingOf(x, kMaxQuant);
         std::int32_t sums[2];
         std::uint32_t starts[2] = {};
         RoundToPairs(by.x, by.inverse, block->pairs, sums, starts);
@@ -216,6 +230,29 @@ inline void RoundRow(const LinearArgs& a, std::int64_t row, XPairBlock* blocks) 
         for (int half = 0; half < F::kHalves; ++half) {
             block->start[half] = static_cast<std::int32_t>(starts[half]);
             block->step_sum[half] = by.step * static_cast<float>(sums[half]);
+        }
+    }
+}
+
+template <class F>
+inline void RoundRow(const LinearArgs& a, std::int64_t row, XByteBlock* blocks) {
+    constexpr int kCenter = F::kByteCenter;
+    const float* x = a.x + row * a.x_stride;
+    const std::int64_t num_blocks = a.k / kBlockElements;
+    XByteBlock* block = blocks + row * num_blocks;
+    for (std::int64_t b = 0; b < num_blocks; ++b, ++block, x += kBlockElements) {
+        const Rounding by = RoundingOf(x, MaxByteQuant(kCenter));
+        std::int32_t sums[2], products[2] = {};
+        RoundToBytes(by.x, by.inverse, kCenter, block->quants, sums, products);
+        if constexpr (F::kHalves == 1) {
+            sums[0] += sums[1];
+            products[0] += products[1];
+        }
+        block->step = by.step;
+        for (int half = 0; half < F::kHalves; ++half) {
+            block->step_sum[half] = by.step * static_cast<float>(sums[half]);
+            block->start[half] = -F::kWeightBias * sums[half];
+            block->crossed_start[half] = (kCenter - F::kWeightBias) * sums[half] - products[half];
         }
     }
 }

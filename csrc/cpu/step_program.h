@@ -90,10 +90,14 @@ class StepProgram {
   public:
     using Node = std::function<void(StepRun&)>;
 
-    // `arena` is aligned to 64 bytes and outlives the program.
-    StepProgram(std::uintptr_t arena, std::int64_t num_fields)
+    // `arena` is aligned to 64 bytes and outlives the program. Products of its nodes round
+    // activations to bytes as LinearArgs has it.
+    StepProgram(std::uintptr_t arena, std::int64_t num_fields, bool rounds_to_bytes)
         : arena_(reinterpret_cast<std::byte*>(arena)),
-          fields_(static_cast<std::size_t>(num_fields)) {}
+          fields_(static_cast<std::size_t>(num_fields)),
+          rounds_to_bytes_(rounds_to_bytes) {}
+
+    bool rounds_to_bytes() const { return rounds_to_bytes_; }
 
     void Append(Node node) { nodes_.push_back(std::move(node)); }
     std::int64_t size() const { return static_cast<std::int64_t>(nodes_.size()); }
@@ -112,6 +116,7 @@ class StepProgram {
     std::byte* arena_;
     std::vector<Field> fields_;
     std::vector<Node> nodes_;
+    bool rounds_to_bytes_;
 };
 
 }  // namespace tokenlight::cpu

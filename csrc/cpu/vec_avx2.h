@@ -161,6 +161,11 @@ inline Bytes LoadBytes(const std::uint8_t* p) {
     const __m256i* q = reinterpret_cast<const __m256i*>(p);
     return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
 }
+inline void StoreBytes(std::uint8_t* p, Bytes x) {
+    __m256i* q = reinterpret_cast<__m256i*>(p);
+    _mm256_storeu_si256(q, x.low);
+    _mm256_storeu_si256(q + 1, x.high);
+}
 inline Bytes LowNibbles(Bytes x) {
     const __m256i mask = _mm256_set1_epi8(0x0F);
     return {_mm256_and_si256(x.low, mask), _mm256_and_si256(x.high, mask)};
@@ -285,11 +290,11 @@ inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* hig
 struct Pairs {
     __m256i low, high;
 };
-inline Pairs LoadPairs(const std::int16_t* p) {
+inline Pairs LoadPairs(const std::uint8_t* p) {
     const __m256i* q = reinterpret_cast<const __m256i*>(p);
     return {_mm256_load_si256(q), _mm256_load_si256(q + 1)};
 }
-inline void StorePairs(std::int16_t* p, Pairs x) {
+inline void StorePairs(std::uint8_t* p, Pairs x) {
     __m256i* q = reinterpret_cast<__m256i*>(p);
     _mm256_store_si256(q, x.low);
     _mm256_store_si256(q + 1, x.high);
@@ -317,6 +322,7 @@ inline IVec DotPairs(IVec sum, Pairs weights, const std::int16_t* x) {
 // Additions would cost what the products save.
 constexpr bool kMayCross = false;
 struct CrossedPairs;
+struct CrossedBytes;
 inline bool AllLess(Vec a, Vec b) {
     const __m256 less = _mm256_and_ps(_mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ),
                                       _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ));
@@ -333,6 +339,20 @@ inline void RoundToPairs(const float* x, float inverse, std::int16_t* out, std::
         sums[half] = 0;
         for (int i = 0; i < kLanes; ++i) {
             out[i / 4 * 4 + i % 2 * 2 + i / 2 % 2] = static_cast<std::int16_t>(q[i]);
+            sums[half] += q[i];
+        }
+    }
+}
+// Rounds 32 floats likewise to bytes.
+inline void RoundToBytes(const float* x, float inverse, int, std::int8_t* out, std::int32_t sums[2],
+                         std::int32_t*) {
+    for (int half = 0; half < 2; ++half, x += kLanes, out += kLanes) {
+        const Vec scaled = Mul(Load(x), Set(inverse));
+        std::int32_t q[kLanes];
+        Store(q, IVec{_mm256_cvtps_epi32(scaled.low), _mm256_cvtps_epi32(scaled.high)});
+        sums[half] = 0;
+        for (int i = 0; i < kLanes; ++i) {
+            out[i] = static_cast<std::int8_t>(q[i]);
             sums[half] += q[i];
         }
     }

@@ -120,6 +120,7 @@ inline IVec ToInts(Vec a) { return {_mm512_cvttps_epi32(a.v)}; }
 inline void Store(std::int32_t* p, IVec x) { _mm512_storeu_si512(p, x.v); }
 
 inline Bytes LoadBytes(const std::uint8_t* p) { return {_mm512_loadu_si512(p)}; }
+inline void StoreBytes(std::uint8_t* p, Bytes x) { _mm512_storeu_si512(p, x.v); }
 inline Bytes LowNibbles(Bytes x) { return {_mm512_and_si512(x.v, _mm512_set1_epi8(0x0F))}; }
 inline Bytes HighNibbles(Bytes x) {
     return {_mm512_and_si512(_mm512_srli_epi16(x.v, 4), _mm512_set1_epi8(0x0F))};
@@ -205,8 +206,8 @@ inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* hig
 struct Pairs {
     __m512i v;
 };
-inline Pairs LoadPairs(const std::int16_t* p) { return {_mm512_load_si512(p)}; }
-inline void StorePairs(std::int16_t* p, Pairs x) { _mm512_store_si512(p, x.v); }
+inline Pairs LoadPairs(const std::uint8_t* p) { return {_mm512_load_si512(p)}; }
+inline void StorePairs(std::uint8_t* p, Pairs x) { _mm512_store_si512(p, x.v); }
 // Bytes 0 and 2 of each lane, less `bias`; and bytes 1 and 3.
 inline Pairs EvenBytes(Bytes x, int bias) {
     const __m512i even = _mm512_and_si512(x.v, _mm512_set1_epi16(0xFF));
@@ -246,6 +247,34 @@ struct CrossedPairs {
                                     _mm512_add_epi16(even.v, TwoOfEach(x + 2)))};
     }
 };
+// The same for bytes, of eight activations at a time: w0 and w1 are four weights each, about
+// zero, and w1 and x0 + w1 have 128 added, so that one factor has no sign. Both must fit a byte.
+struct CrossedBytes {
+    static constexpr bool Crosses(int eight) { return eight % 4 != 1; }
+    static Bytes First(Bytes w, int center) { return Less(w, center); }
+    static Bytes Second(Bytes w, int center) { return Less(w, center - 128); }
+    // Adds w0 w1.
+    static IVec Cross(IVec cross, Bytes first, Bytes second) {
+        return {_mm512_dpbusd_epi32(cross.v, second.v, first.v)};
+    }
+    static IVec Start(const std::int32_t* cross, std::int32_t start) {
+        return CrossedPairs::Start(cross, start);
+    }
+    static IVec Dot(IVec sum, Bytes first, Bytes second, const std::int8_t* x) {
+        return {_mm512_dpbusd_epi32(sum.v, _mm512_add_epi8(second.v, FourOfEach(x)),
+                                    _mm512_add_epi8(first.v, FourOfEach(x + 4)))};
+    }
+
+  private:
+    static Bytes Less(Bytes w, int by) {
+        return {_mm512_sub_epi8(w.v, _mm512_set1_epi8(static_cast<char>(by)))};
+    }
+    static __m512i FourOfEach(const std::int8_t* x) {
+        std::int32_t four;
+        std::memcpy(&four, x, sizeof(four));
+        return _mm512_set1_epi32(four);
+    }
+};
 inline bool AllLess(Vec a, Vec b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ) == 0xFFFF; }
 // Rounds 32 floats as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then
 // OddBytes, of each four. Also, for each half of 16, their sum, and where CrossedPairs starts,
@@ -273,6 +302,31 @@ inline void RoundToPairs(const float* x, float inverse, std::int16_t* out, std::
             half == 0 ? _mm512_castsi512_si128(both) : _mm512_extracti32x4_epi32(both, 2);
         starts[half] = 0U - static_cast<std::uint32_t>(_mm_cvtsi128_si32(lanes));
         sums[half] = _mm_extract_epi32(lanes, 1);
+    }
+}
+// Rounds 32 floats likewise to bytes. Also, for each half of 16, their sum, and what CrossedBytes
+// has besides: x1 (x0 + 128), and `center` times x where eight are not crossed.
+inline void RoundToBytes(const float* x, float inverse, int center, std::int8_t* out,
+                         std::int32_t sums[2], std::int32_t products[2]) {
+    const __m512 by = _mm512_set1_ps(inverse);
+    const __m512i first = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), by));
+    const __m512i second = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + kLanes), by));
+    const __m256i q = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(first)),
+                                              _mm512_cvtepi32_epi8(second), 1);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), q);
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i fours = _mm256_dpbusd_epi32(zero, _mm256_set1_epi8(1), q);
+    // x0 + 128 of each eight that is crossed, where x1 is; `center` where eight are not.
+    const __m256i biased = _mm256_xor_si256(q, _mm256_set1_epi8(-128));
+    const __m256i by_straight = _mm256_maskz_set1_epi8(0xFF00, static_cast<char>(center));
+    const __m256i crossed = _mm256_mask_shuffle_epi32(by_straight, 0xA2, biased, _MM_PERM_CCAA);
+    const __m256i both = _mm256_hadd_epi32(fours, _mm256_dpbusd_epi32(zero, crossed, q));
+    const __m256i halves = _mm256_hadd_epi32(both, both);
+    for (int half = 0; half < 2; ++half) {
+        const __m128i lanes =
+            half == 0 ? _mm256_castsi256_si128(halves) : _mm256_extracti128_si256(halves, 1);
+        sums[half] = _mm_cvtsi128_si32(lanes);
+        products[half] = _mm_extract_epi32(lanes, 1);
     }
 }
 // 128 * high + low.

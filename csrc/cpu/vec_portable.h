@@ -127,6 +127,7 @@ inline Bytes LoadBytes(const std::uint8_t* p) {
     std::memcpy(out.lane, p, sizeof(out.lane));
     return out;
 }
+inline void StoreBytes(std::uint8_t* p, const Bytes& x) { std::memcpy(p, x.lane, sizeof(x.lane)); }
 inline Bytes LowNibbles(Bytes x) {
     for (auto& lane : x.lane) lane &= 0x0F;
     return x;
@@ -217,12 +218,12 @@ inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* hig
 struct Pairs {
     std::int16_t lane[2 * kLanes];
 };
-inline Pairs LoadPairs(const std::int16_t* p) {
+inline Pairs LoadPairs(const std::uint8_t* p) {
     Pairs x;
     std::memcpy(x.lane, p, sizeof(x.lane));
     return x;
 }
-inline void StorePairs(std::int16_t* p, const Pairs& x) { std::memcpy(p, x.lane, sizeof(x.lane)); }
+inline void StorePairs(std::uint8_t* p, const Pairs& x) { std::memcpy(p, x.lane, sizeof(x.lane)); }
 // Bytes 0 and 2 of each lane, less `bias`; and bytes 1 and 3.
 inline Pairs EvenBytes(const Bytes& x, int bias) {
     Pairs out;
@@ -248,6 +249,7 @@ inline IVec DotPairs(IVec sum, const Pairs& weights, const std::int16_t* x) {
 // Additions would cost what the products save.
 constexpr bool kMayCross = false;
 struct CrossedPairs;
+struct CrossedBytes;
 inline bool AllLess(Vec a, Vec b) {
     bool all = true;
     for (int i = 0; i < kLanes; ++i) all &= a.lane[i] < b.lane[i];
@@ -262,6 +264,18 @@ inline void RoundToPairs(const float* x, float inverse, std::int16_t* out, std::
         for (int i = 0; i < kLanes; ++i) {
             const auto q = static_cast<std::int32_t>(std::nearbyintf(x[i] * inverse));
             out[i / 4 * 4 + i % 2 * 2 + i / 2 % 2] = static_cast<std::int16_t>(q);
+            sums[half] += q;
+        }
+    }
+}
+// Rounds 32 floats likewise to bytes.
+inline void RoundToBytes(const float* x, float inverse, int, std::int8_t* out, std::int32_t sums[2],
+                         std::int32_t*) {
+    for (int half = 0; half < 2; ++half, x += kLanes, out += kLanes) {
+        sums[half] = 0;
+        for (int i = 0; i < kLanes; ++i) {
+            const auto q = static_cast<std::int32_t>(std::nearbyintf(x[i] * inverse));
+            out[i] = static_cast<std::int8_t>(q);
             sums[half] += q;
         }
     }

@@ -40,19 +40,39 @@ void Fill(WeightFormat format, std::vector<std::uint8_t>& weight, std::int64_t n
     }
 }
 
+// Whether the products under test round activations to bytes where they may.
+bool rounds_to_bytes = false;
+
+// The largest of a block's activations with which whole ones are rounded to themselves.
+int MaxWhole(WeightFormat format) {
+    if (!rounds_to_bytes) return 127;
+    switch (format) {
+        case WeightFormat::kQ4K:
+            return 120;
+        case WeightFormat::kQ5K:
+            return 112;
+        case WeightFormat::kQ6K:
+            return 96;
+        default:
+            return 127;
+    }
+}
+
 // Against the sum of products of the rows that Embedding gives, in double.
 void TestProduct(WeightFormat format, std::int64_t num_rows, std::int64_t n, std::int64_t k) {
     std::vector<std::uint8_t> weight(static_cast<std::size_t>(n * RowBytes(format, k)));
     Fill(format, weight, n, k);
     std::vector<float> x(static_cast<std::size_t>(num_rows * k));
     for (std::size_t i = 0; i < x.size(); ++i) {
-        // Whole, with 127 in each block: rounding to int8 is exact.
-        x[i] = i % 32 == 0 ? 127.0F : static_cast<float>(static_cast<int>(i * 37 % 255) - 127);
+        const int most = MaxWhole(format);
+        x[i] = i % 32 == 0 ? static_cast<float>(most)
+                           : static_cast<float>(static_cast<int>(i * 37 % (2 * most + 1)) - most);
     }
     const std::vector<float> bias = RandomFloats(static_cast<std::size_t>(n), 3);
     std::vector<float> y(static_cast<std::size_t>(num_rows * n), NAN);
     LinearArgs args{y.data(), x.data(), weight.data(), bias.data(), num_rows, n,
                     k,        k,        format,        nullptr};
+    args.rounds_to_bytes = rounds_to_bytes;
     ThreadPool& pool = ThreadPool::Get();
     args.scratch = ThreadScratch(LinearScratchBytes(args, pool.num_threads()));
     Linear(args, pool, pool.num_threads());
@@ -99,7 +119,8 @@ void TestGated(WeightFormat format, std::int64_t num_rows, std::int64_t half, st
                         k,
                         format,
                         nullptr,
-                        is_gated};
+                        is_gated,
+                        rounds_to_bytes};
         args.scratch = ThreadScratch(LinearScratchBytes(args, pool.num_threads()));
         Linear(args, pool, pool.num_threads());
     }
@@ -114,9 +135,10 @@ void TestRowAmongMany(WeightFormat format, std::int64_t k) {
     std::vector<std::uint8_t> weight(static_cast<std::size_t>(kN * RowBytes(format, k)));
     Fill(format, weight, kN, k);
     std::vector<float> x = RandomFloats(static_cast<std::size_t>(kNumRows * k), 5);
-    for (std::int64_t i = 0; i < 4 * k; ++i) {
+    for (std::int64_t i = 0; i < 5 * k; ++i) {
         const std::int64_t row = i / k;
-        const bool is_negative = row == 1 || (row == 2 && i % 2 == 1) || (row == 3 && i % 4 > 1);
+        const bool is_negative = row == 1 || (row == 2 && i % 2 == 1) || (row == 3 && i % 4 > 1) ||
+                                 (row == 4 && i % 8 > 3);
         x[static_cast<std::size_t>(i)] = is_negative ? -3.0F : 3.0F;
     }
     const auto product = [&](std::int64_t first, std::int64_t num_rows) {
@@ -124,6 +146,7 @@ void TestRowAmongMany(WeightFormat format, std::int64_t k) {
         LinearArgs args{
             y.data(), x.data() + first * k, weight.data(), nullptr, num_rows, kN, k, k, format,
             nullptr};
+        args.rounds_to_bytes = rounds_to_bytes;
         args.scratch = ThreadScratch(LinearScratchBytes(args, 1));
         LinearAlone(args);
         return y;
@@ -144,6 +167,25 @@ void TestRowAmongMany(WeightFormat format, std::int64_t k) {
     SetAddsBesideProducts(adds);
 }
 
+// Ones beside 1 + 1/1024 are as large as it in bytes, and smaller in 15 bits.
+void TestBits(WeightFormat format, bool is_byte) {
+    const std::int64_t k = LayoutOf(format).num_elements, n = kTileRows;
+    std::vector<std::uint8_t> weight(static_cast<std::size_t>(n * RowBytes(format, k)));
+    Fill(format, weight, n, k);
+    const float larger = 1.0F + 1.0F / 1024;
+    std::vector<float> x(static_cast<std::size_t>(2 * k), 1.0F), y(2 * kTileRows, NAN);
+    for (std::int64_t i = k; i < 2 * k; i += 32) x[static_cast<std::size_t>(i)] = larger;
+    LinearArgs args{y.data(), x.data(), weight.data(), nullptr, 2, n, k, k, format, nullptr};
+    args.rounds_to_bytes = rounds_to_bytes;
+    args.scratch = ThreadScratch(LinearScratchBytes(args, 1));
+    LinearAlone(args);
+    bool is_scaled = true;
+    for (std::size_t c = 0; c < kTileRows; ++c) {
+        is_scaled &= std::fabs(y[kTileRows + c] - larger * y[c]) <= 1e-5F * std::fabs(y[c]);
+    }
+    CheckTrue(is_scaled == is_byte, "linear: the bits of activations");
+}
+
 void TestAll() {
     for (const std::int64_t rows : {1, 13, 21}) {
         TestGated(WeightFormat::kQ4_1, rows, 48, 64);
@@ -159,7 +201,10 @@ void TestAll() {
         if (block == 32) TestProduct(format, 17, 33, 2080);  // k in two panels
         if (block == 1) TestProduct(format, 7, 9, 33);
         if (format == WeightFormat::kQ4_1) TestProduct(format, 403, 70, 64);  // rows in spans
-        if (!IsDense(format)) TestRowAmongMany(format, 2 * block);
+        if (IsDense(format)) continue;
+        TestRowAmongMany(format, 2 * block);
+        TestBits(format, rounds_to_bytes &&
+                             (format == WeightFormat::kQ8_0 || format >= WeightFormat::kQ4K));
     }
 }
 
@@ -170,7 +215,10 @@ int main() {
     tokenlight::cpu::PoisonScratch(true);
     for (const int num_threads : {1, 3}) {
         tokenlight::cpu::ThreadPool::Get().SetNumThreads(num_threads);
-        tokenlight::cpu::OnEachIsa(tokenlight::cpu::TestAll);
+        for (const bool rounds : {false, true}) {
+            tokenlight::cpu::rounds_to_bytes = rounds;
+            tokenlight::cpu::OnEachIsa(tokenlight::cpu::TestAll);
+        }
     }
     return 0;
 }

@@ -97,7 +97,7 @@ void TestRopeWriteKv(FloatType type) {
 // add -> copy_rows over an arena, for steps of different sizes, and what is refused.
 void TestProgram() {
     alignas(64) float arena[512];
-    StepProgram program(reinterpret_cast<std::uintptr_t>(arena), 2);
+    StepProgram program(reinterpret_cast<std::uintptr_t>(arena), 2, false);
     const Place x{Place::Base::kField, 0}, picked{Place::Base::kField, 1};
     const Place sum{Place::Base::kArena, 0}, out{Place::Base::kArena, 1024};
     const Count tokens{1, 0}, sampled{0, 1};

@@ -99,6 +99,7 @@ def test_deterministic_inference_asks_for_row_invariance(typed, value):
         (["--dtype", "int3"], r"--dtype must be auto, float32, float16 or bfloat16, got 'int3'"),
         (["--port"], r"--port"),
         (["--gpu-memory-utilization", "1.5"], r"above 0 and at most 1, got 1.5"),
+        (["--cpu-activation-bits", "4"], r"--cpu-activation-bits must be 8 or 15, got 4"),
         (["--overlap-steps", "3"], r"--overlap-steps must be 0, 1 or 2, got 3"),
         (["--trust-remote-code"], r"--trust-remote-code is refused: code from a checkpoint"),
     ],

@@ -44,6 +44,7 @@ def compile_model(
     device: torch.device | str = "cpu",
     limits: Limits,
     ranks: Ranks | None = None,
+    activation_bits: int = 15,
 ) -> CompiledModel:
     """Compile a filled model for the caches that it will meet.
 
@@ -53,6 +54,8 @@ def compile_model(
         device: where.
         limits: the most tokens of a step, and the most rows that logits are asked of at once.
         ranks: who shares the model, and what this one holds; None: it is alone.
+        activation_bits: on a CPU, of what the body's products of Q4_K, Q5_K, Q6_K and Q8_0 take:
+            15 or 8. The head's take 15.
     """
     device = torch.device(device)
     body = compile_method(
@@ -61,11 +64,15 @@ def compile_model(
     result = body.buffers[body.result.buffer]
     probe = probe_sampled_rows(result.shape[0], result.dtype)
     head = compile_method(model, "logits", probe, device=device, limits=limits, ranks=ranks)
-    return CompiledModel(body, head, _runner(body, device), _runner(head, device))
+    return CompiledModel(
+        body, head, _runner(body, device, activation_bits), _runner(head, device, 15)
+    )
 
 
-def _runner(program: Program, device: torch.device) -> Callable[[Any], Tensor]:
+def _runner(
+    program: Program, device: torch.device, activation_bits: int
+) -> Callable[[Any], Tensor]:
     """On a CPU without Python between kernels; elsewhere what a graph records."""
     if device.type == "cpu":
-        return NativeProgram(program).run
+        return NativeProgram(program, activation_bits=activation_bits).run
     return lambda step: program.at(step).run(step)

@@ -41,7 +41,12 @@ def make_pool(layers: Sequence[CacheSpec], limits: Limits, num_blocks: int) -> D
 
 
 def compile_for(
-    model: CausalLM, pool: DevicePool, limits: Limits, ranks: Ranks | None = None
+    model: CausalLM,
+    pool: DevicePool,
+    limits: Limits,
+    ranks: Ranks | None = None,
+    *,
+    activation_bits: int = 15,
 ) -> CompiledModel:
     num_rows = max(limits.max_num_requests + MAX_FORCED_TOKENS, SLICE_ROWS)
     return compile_model(
@@ -50,6 +55,7 @@ def compile_for(
         device=limits.device,
         limits=RowLimits(T=limits.max_step_tokens, S=num_rows),
         ranks=ranks,
+        activation_bits=activation_bits,
     )
 
 

@@ -33,8 +33,10 @@ from tokenlight.spmd.rows import Limits
 class NativeProgram:
     """Runs as `Program.run` does, by the program for as few rows as the step has."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, *, activation_bits: int = 15) -> None:
+        """`activation_bits`: 8 or 15, of what products of Q4_K, Q5_K, Q6_K and Q8_0 take."""
         self._program = program
+        self._activation_bits = activation_bits
         self._arena = torch.empty(_arena_bytes(program), dtype=torch.uint8)
         self._built: dict[Limits, _Built] = {}
 
@@ -43,14 +45,17 @@ class NativeProgram:
         program = self._program.at(step)
         built = self._built.get(program.limits)
         if built is None or not built.fits(step):
-            built = self._built[program.limits] = _Built(program, self._arena, step)
+            built = self._built[program.limits] = self._build(program, step)
         return built.run(step)
 
     def in_python(self, step: Any) -> list[str]:
         """What a step like this one would leave native code for: an op and a label each."""
-        built = _Built(self._program.at(step), self._arena, step)
+        built = self._build(self._program.at(step), step)
         left = [part for part in built.parts if isinstance(part, Instruction)]
         return [f"{instruction.op.name} {instruction.label}" for instruction in left]
+
+    def _build(self, program: Program, step: Any) -> _Built:
+        return _Built(program, self._arena, step, rounds_to_bytes=self._activation_bits == 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,9 @@ def _arena_bytes(program: Program | None) -> int:
 class _Built:
     """A program for the caches of one step, and all others with the same."""
 
-    def __init__(self, program: Program, arena: Tensor, step: Any) -> None:
+    def __init__(
+        self, program: Program, arena: Tensor, step: Any, *, rounds_to_bytes: bool
+    ) -> None:
         self._program = program
         self._arena = arena
         self._kv = getattr(step, "kv", None)
@@ -97,7 +104,7 @@ class _Built:
             {o.name for i in program.instructions for o in i.operands if isinstance(o, StepField)}
         )
         self._layouts = [_layout(getattr(step, name)) for name in self._fields]
-        self._code = _cpu.StepProgram(arena.data_ptr(), len(self._fields))
+        self._code = _cpu.StepProgram(arena.data_ptr(), len(self._fields), rounds_to_bytes)
         self.parts: list[_Native | Instruction] = []
         self._calls: dict[int, _PythonCall] = {}
         """By their part, for as many rows as the last step had."""

@@ -139,7 +139,9 @@ def load_share(
     with told_when_out_of_memory(SERVING, {"weights": held_bytes}):
         pool = make_pool(shape.layers, limits, resolved.num_blocks)
         with timeline.during("program"):
-            compiled = compile_for(loaded, pool, limits, ranks)
+            compiled = compile_for(
+                loaded, pool, limits, ranks, activation_bits=config.activation_bits
+            )
     return Share(compiled, pool, resolved, held_bytes)
 
 
