@@ -78,6 +78,14 @@ def test_short_requests_are_captured_apart(rig, truth, monkeypatch, overlap):
     assert all((width == 80) == (longest <= 80) for longest, width in steps)
 
 
+def test_captures_share_the_memory_of_logits(rig):
+    """Else each would hold its own for ever: to 512 rows of a large vocabulary, 20 GB."""
+    model = staged(rig, overlap=1, is_captured=True, max_num_requests=24).runner._staged._model
+    captured = list(model._captured.values())
+    assert len({len(one.forward.results[0]) for one in captured}) == len(graph_rows(24))
+    assert len({one.forward.results[0].untyped_storage().data_ptr() for one in captured}) == 1
+
+
 @pytest.mark.parametrize(("overlap", "is_captured"), [(1, True), (2, True)])
 def test_preempted_and_padded_is_undisturbed(rig, overlap, is_captured):
     long = [replace(r, max_new_tokens=150) for r in REQUESTS[:11]]

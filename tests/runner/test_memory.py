@@ -175,4 +175,4 @@ def test_usage_is_what_the_largest_steps_leave(tmp_path, monkeypatch):
     # The leading rank of several groups holds the logits of all.
     of_three = memory.measure_usage(load_model(checkpoint), shape, limits, num_groups=3)
     vocab_size = int(checkpoint.config["vocab_size"])
-    assert of_three.step - usage.step == 2 * 4 * (4 * limits.max_num_requests * vocab_size)
+    assert of_three.step - usage.step == 2 * 5 * (4 * limits.max_num_requests * vocab_size)

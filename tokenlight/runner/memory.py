@@ -21,9 +21,9 @@ from tokenlight.runner.resolve import Limits, ModelShape
 from tokenlight.spmd import Limits as RowLimits
 from tokenlight.spmd import Ranks
 
-# Captured steps hold logits of their own, a few copies of them, and what their kernels ask for;
-# those of short requests hold as much again.
-_LOGITS_COPIES = 4
+# Captured steps hold the largest one's logits, a few copies of them, and what their kernels ask
+# for; of that, those of short requests hold as much again.
+_LOGITS_COPIES = 5
 _CAPTURE_BYTES = 256 << 20
 MAX_FORCED_TOKENS = 64
 """Of a step, beyond one sampled row of each request: what grammars force of all its requests."""
@@ -139,7 +139,8 @@ def measure_usage(
         step=held_bytes
         - reserved_bytes
         - pool.num_bytes
-        + num_widths * (_CAPTURE_BYTES + _LOGITS_COPIES * logits_bytes),
+        + num_widths * _CAPTURE_BYTES
+        + _LOGITS_COPIES * logits_bytes,
     )
 
 

@@ -86,6 +86,8 @@ class StagedModel:
         num_stagings = place.num_groups if place.is_leading else 1
         self.stagings = [Staging(config, kv, self._device) for _ in range(num_stagings)]
         """This rank's group's, and on the leading rank the others', whose requests it knows."""
+        self._logits = torch.empty(0, 0, device=self._device)
+        """Of captured steps that are sampled by themselves, whichever ran last."""
         recorder: Recorder = CudaGraphs() if self._device.type == "cuda" else Rerun()
         # The largest first: the others fit into the memory that it takes.
         self._captured = {
@@ -128,8 +130,16 @@ class StagedModel:
             return (self.choose(frames, *self.forward(frames)),)
 
         return Captured(
-            frames, recorder.record(whole), recorder.record(partial(self.forward, frames))
+            frames, recorder.record(whole), recorder.record(partial(self._keep_logits, frames))
         )
+
+    def _keep_logits(self, frames: Frames) -> tuple[Tensor, Tensor]:
+        """As `forward`, into memory that all captures share: each would hold as much for ever."""
+        logits_AV, sums_A = self.forward(frames)
+        if len(logits_AV) > len(self._logits):  # before the first capture, of most rows
+            self._logits = torch.empty_like(logits_AV)
+        kept_AV = self._logits[: len(logits_AV)]
+        return kept_AV.copy_(logits_AV), sums_A
 
     def forward(self, frames: Frames) -> tuple[Tensor, Tensor]:
         """Logits, and their sums: one infinity or NaN in a row makes its sum one."""
