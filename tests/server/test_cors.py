@@ -23,12 +23,13 @@ def server():
         yield made
 
 
-def preflight(url: str, origin: str, method: str = "POST") -> httpx.Response:
+def preflight(url: str, origin: str, method: str = "POST", **more: str) -> httpx.Response:
     """What a browser asks before it sends JSON and a key: it never sends the key with it."""
     headers = {
         "origin": origin,
         "access-control-request-method": method,
         "access-control-request-headers": "authorization,content-type,x-stainless-os",
+        **more,
     }
     return httpx.options(url, headers=headers)
 
@@ -69,6 +70,19 @@ def test_a_stranger_gets_no_leave(server):
     answer = httpx.post(server.url + CHAT, json=BODY, headers=headers)
     assert (answer.status_code, ALLOWED in answer.headers) == (200, False)
     assert answer.headers["vary"] == "Origin", "a cache must not keep it for the allowed"
+
+
+def test_only_listed_origins_may_come_from_public_pages_to_a_private_network(server):
+    public = {"access-control-request-private-network": "true"}
+    answer = preflight(server.url + CHAT, PAGE, **public)
+    assert (answer.status_code, answer.headers[ALLOWED]) == (200, PAGE)
+    assert answer.headers["access-control-allow-private-network"] == "true"
+    refused = preflight(server.url + CHAT, STRANGER, **public)
+    assert (refused.status_code, ALLOWED in refused.headers) == (400, False)
+    with running(allowed_origins=("*",)) as open_to_all:
+        refused = preflight(open_to_all.url + CHAT, PAGE, **public)
+    assert refused.status_code == 400
+    assert "access-control-allow-private-network" not in refused.headers
 
 
 def test_a_stream_begins_before_it_ends():
