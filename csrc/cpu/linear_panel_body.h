@@ -8,8 +8,9 @@ constexpr int kPanelRows = kMaxTileRows >= 16 ? 5 : 2;
 // How many blocks ahead activations are asked for: a panel fills the first-level cache before the
 // rows after these would come to theirs.
 constexpr int kPanelAhead = 4;
-// Of activations that share a panel, and the fewest rows for which workers unpack one each.
-constexpr std::int64_t kSpanBytes = 1024 << 10;
+// Of activations that share a panel (less, and unpacking it would be seen), and the fewest rows for
+// which workers unpack one each.
+constexpr std::int64_t kSpanBytes = 1 << 20;
 constexpr std::int64_t kMinSpanRows = 128;
 
 // How a panel's sums are made: in kGroups steps, each of two registers of weights of a tile and of
@@ -231,8 +232,8 @@ inline void PanelSpan(const PanelPass<Sums>& pass, std::int64_t first, std::int6
     for (; last - row >= 1; row += 1) PanelPiece<F, Sums, 1, C>(pass, row);
 }
 
-// Rows that a worker multiplies with a panel before it unpacks the next: its activations fit the
-// second-level cache beside the panel, and workers have as many rows each.
+// Rows that a worker multiplies with a panel before it unpacks the next; workers have as many rows
+// each.
 inline std::int64_t SpanRows(const LinearArgs& a, std::int64_t row_bytes, int num_workers) {
     const std::int64_t most =
         Least(a.num_rows, Most<std::int64_t>(kPanelRows, kSpanBytes / row_bytes));

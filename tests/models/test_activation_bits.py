@@ -10,7 +10,9 @@ from torch import Tensor
 from tests.models.rig import Rig
 from tests.models.tiny import write_tiny_llama
 from tokenlight.checkpoint import open_checkpoint
+from tokenlight.config import CacheConfig, EngineConfig, ModelConfig
 from tokenlight.models import CompiledModel, compile_model
+from tokenlight.runner import ModelRunner
 from tokenlight.spmd import Limits
 
 PROMPT = [7 * i % 250 for i in range(40)]
@@ -47,6 +49,24 @@ def test_formats_that_take_bytes(tmp_path: Path, weight_format: str, is_byte: bo
     error = float((few - many).norm() / many.norm())
     assert (1e-4 < error < 0.05) if is_byte else error == 0
     assert torch.equal(head, same_head)
+
+
+def test_an_engine_rounds_as_it_is_told(tmp_path: Path) -> None:
+    path = write_tiny_llama(tmp_path / "tiny.gguf", format="q8_0", tied=False, hidden_size=256)
+    expected = [outputs(path, bits, [40])[0] for bits in (15, 8)]
+    told = []
+    for options in ({}, {"activation_bits": 8}):
+        runner = ModelRunner.load(
+            EngineConfig(
+                model=ModelConfig(model=str(path)),
+                cache=CacheConfig(kv_dtype="float32"),
+                device="cpu",
+                **options,
+            )
+        )
+        rig = Rig(open_checkpoint(path))
+        told.append(runner._model.hidden(rig.make_step({0: PROMPT})).clone())
+    assert all(torch.equal(one, other) for one, other in zip(told, expected, strict=True))
 
 
 @pytest.mark.parametrize("weight_format", ["q8_0", "q4_k"])

@@ -234,6 +234,7 @@ def test_captured_rows_end_with_the_most(most, rows):
             "capability 8.9 or more, which converts it; this one has 8.0",
         ),
         (EngineConfig(cache=CacheConfig(kv_cache_bytes=2 << 30)), GPU, 1 << 30, "steps leave"),
+        (EngineConfig(activation_bits=8), GPU, 1 << 30, "for a CPU, and this engine runs on a GPU"),
         (EngineConfig(), GPU, 16 * GPU_TOKEN_BYTES, "holds no block"),
     ],
 )

@@ -158,7 +158,7 @@ class EngineConfig:
     activation_bits: int = field(default=15, metadata=flag("--cpu-activation-bits"))
     """Bits of what products of Q4_K, Q5_K, Q6_K and Q8_0 take on a CPU: 15, which leave float32's
     answers, or 8, as in llama.cpp, with which prompts take two thirds of the time and answers part
-    from float32's as there. Those of other formats, and of the head, take 15.
+    from float32's as there. Experts, the head and other formats take 15.
     """
 
     record_control: str | None = field(default=None, metadata=flag("--record-control"))

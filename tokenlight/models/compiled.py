@@ -55,7 +55,7 @@ def compile_model(
         limits: the most tokens of a step, and the most rows that logits are asked of at once.
         ranks: who shares the model, and what this one holds; None: it is alone.
         activation_bits: on a CPU, of what the body's products of Q4_K, Q5_K, Q6_K and Q8_0 take:
-            15 or 8. The head's take 15.
+            15 or 8. Experts' and the head's take 15.
     """
     device = torch.device(device)
     body = compile_method(

@@ -83,7 +83,7 @@ class ResolvedConfig(Limits):
 
     @property
     def graph_tokens(self) -> tuple[int, ...]:
-        """They are captured for requests of up to so many tokens, with block tables as wide.
+        """Decodes are captured for requests of up to so many tokens, with block tables as wide.
 
         For short ones, which kernels may serve in another way, and for all; ascending.
         """
@@ -111,6 +111,11 @@ def resolve_limits(config: EngineConfig, shape: ModelShape, machine: Machine) ->
         ConfigError: what was asked cannot be had on this machine.
     """
     device = _device(config.device, machine)
+    if config.activation_bits != 15 and device != "cpu":
+        raise ConfigError(
+            f"--cpu-activation-bits {config.activation_bits} is for a CPU, and this engine runs on "
+            f"a GPU: leave it out, or give --device cpu"
+        )
     dtype = _dtype(config.model.dtype, device)
     kv_dtype = _kv_dtype(config.cache.kv_dtype, shape, device, dtype, machine)
     num_requests = config.scheduler.max_num_requests
