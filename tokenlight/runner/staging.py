@@ -265,7 +265,8 @@ def _who(plan: Plan, size: Size, sampler: Sampler) -> tuple[object, ...] | None:
     """What is the same in the next step where all requests only decode; None for other steps."""
     if plan.num_tokens != plan.num_requests or plan.num_tokens != plan.num_sampled:
         return None
-    return (size[:3], sampler.num_added, plan.request_ids.tobytes(), plan.slots.tobytes())
+    rows = size._replace(longest_tokens=0)
+    return (rows, sampler.num_added, plan.request_ids.tobytes(), plan.slots.tobytes())
 
 
 def _go_on(plan: Plan, host: dict[str, NDArray[np.generic]]) -> None:
