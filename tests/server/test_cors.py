@@ -116,13 +116,44 @@ def test_without_the_flag_no_page_is_let_in():
 
 
 @pytest.mark.parametrize(
-    "origin", ["chat.example", f"{PAGE}/", "https://Chat.example", '["*"]', "", f"{PAGE}/path"]
+    "origin",
+    [
+        "",
+        '["*"]',
+        "chat.example",
+        "https://Chat.example",
+        f"{PAGE}/",
+        f"{PAGE}/path",
+        "https://*.chat.example",
+        f"{PAGE}:443",
+        "http://localhost:80",
+        "http://[::1]:80",
+        "http://localhost:3000,*",
+        "https://a,b",
+        "https://user@x",
+        "https://bücher.example",
+    ],
 )
 def test_what_no_browser_sends_as_origin_is_refused(origin):
     with pytest.raises(ConfigError, match="--allowed-origins takes what browsers send as Origin"):
         ServerConfig(allowed_origins=(PAGE, origin))
 
 
-@pytest.mark.parametrize("origin", ["null", "http://[::1]:3000", "chrome-extension://abcdef"])
+def test_several_in_one_are_told_how_to_be_given():
+    with pytest.raises(ConfigError, match="several are separated by spaces"):
+        ServerConfig(allowed_origins=(f"{PAGE},http://localhost:3000",))
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "null",
+        "http://[::1]:3000",
+        "http://localhost:8080",
+        "http://localhost:443",
+        "https://xn--bcher-kva.example",
+        "chrome-extension://abcdef",
+    ],
+)
 def test_other_origins_of_browsers(origin):
     assert ServerConfig(allowed_origins=(origin,)).allowed_origins == (origin,)

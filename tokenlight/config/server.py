@@ -9,7 +9,8 @@ from tokenlight.base.errors import ConfigError
 from tokenlight.base.log import LogLevel
 from tokenlight.config.field import flag
 
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\sA-Z]+")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._~-]+)(:[1-9][0-9]*)?")
+_DEFAULT_PORT = re.compile(r"http://.*:80|https://.*:443")  # which browsers leave out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,7 @@ class ServerConfig:
 
     allowed_origins: tuple[str, ...] = field(default=(), metadata=flag("--allowed-origins"))
     """Origins whose pages may call this server from a browser (CORS): https://chat.example, or *
-    for any. Default: none may.
+    for any. Any site can send null too, from a sandboxed frame. Default: none may.
     """
 
     ssl_keyfile: str | None = field(default=None, metadata=flag("--ssl-keyfile"))
@@ -142,8 +143,11 @@ class ServerConfig:
 
 def _check_origins(origins: tuple[str, ...]) -> None:
     for origin in origins:
-        if origin not in ("*", "null") and not _ORIGIN.fullmatch(origin):
+        if origin in ("*", "null"):
+            continue
+        if not _ORIGIN.fullmatch(origin) or _DEFAULT_PORT.fullmatch(origin):
             raise ConfigError(
                 f"--allowed-origins takes what browsers send as Origin, http://localhost:3000 for "
-                f"one, in lower case and without a path, or *; got {origin!r}"
+                f"one, in lower case, ASCII (xn--) and without a path or a default port, or *; "
+                f"several are separated by spaces; got {origin!r}"
             )
