@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The outermost layer of every HTTP request.
+"""The outermost layer of every HTTP request but the preflights that CORS answers before it.
 
 Each answer carries an x-request-id, each error leaves in the protocol's shape and is counted, each
 request is one log line without its text.
