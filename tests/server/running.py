@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import uvicorn.server
 from openai import OpenAI
 
 from tests.server.fake_engine import ByteTokenizer, FakeEngine, PlainTemplate
@@ -24,19 +23,6 @@ from tokenlight.text.conversation import Template
 from tokenlight.text.dialect import Dialect
 
 MODEL = "tiny"
-
-
-class _Brisk:
-    """asyncio for uvicorn, which sleeps a tenth of a second when it ends, whatever is open."""
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(asyncio, name)
-
-    async def sleep(self, delay_s: float) -> None:
-        await asyncio.sleep(delay_s / 50)
-
-
-uvicorn.server.asyncio = _Brisk()  # for some six hundred servers of the suite
 
 
 @dataclass
