@@ -53,9 +53,13 @@ async def shared_llm(long_path: Path) -> AsyncIterator[AsyncLLM]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def llm(shared_llm: AsyncLLM) -> AsyncIterator[AsyncLLM]:
-    """At rest before and after: no test leaves a request behind."""
+async def llm(shared_llm: AsyncLLM, request: pytest.FixtureRequest) -> AsyncIterator[AsyncLLM]:
+    """At rest before and after: no test leaves a request behind, but where it failed midway."""
+    num_failed = request.session.testsfailed
     yield shared_llm
+    if request.session.testsfailed > num_failed:
+        for name in "abcd":
+            shared_llm.abort(name)
     await until(lambda: is_at_rest(shared_llm))
     assert shared_llm.health() is None
 
