@@ -77,10 +77,10 @@ async def test_killed_every_reader_hears_at_once(tmp_path, monkeypatch):
 
 
 async def test_stopped_it_is_stalled_and_recovers_when_continued(tiny_path, monkeypatch):
-    monkeypatch.setattr("tokenlight.engine.link._BEAT_LIMIT_S", 2.0)
     llm = await AsyncLLM.start(config(tiny_path))
     deltas = start(llm, "a", max_new_tokens=400)
     first = await anext(deltas)
+    monkeypatch.setattr("tokenlight.engine.link._BEAT_LIMIT_S", 2.0)
     os.kill(llm.pid, signal.SIGSTOP)
     try:
         await until(lambda: llm.health() is not None)
@@ -139,14 +139,13 @@ async def test_an_idle_engine_costs_no_cpu(tiny_path):
     llm = await AsyncLLM.start(dataclasses.replace(config(tiny_path), num_threads=2))
     [d async for d in start(llm, "a", max_new_tokens=50)]
 
-    used_s = math.inf
-    for _ in range(8):
+    used_s: list[float] = []
+    while len(used_s) < 8 and min(used_s, default=math.inf) > 0.01:
         before_s = cpu_s(llm.pid)
         await asyncio.sleep(1.1)  # a beat at least
-        used_s = min(used_s, cpu_s(llm.pid) - before_s)
-        if used_s <= 0.01:
-            break
-    assert used_s <= 0.01  # of which the kernel tells whole hundredths
+        used_s.append(cpu_s(llm.pid) - before_s)
+    assert min(used_s) <= 0.01  # of which the kernel tells whole hundredths
+    assert sum(used_s) < 0.5, "late wakes cost little: a thread spun before it slept"
     await llm.close()
 
 
