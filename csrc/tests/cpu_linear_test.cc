@@ -198,7 +198,9 @@ void TestAll() {
         TestProduct(format, 1, 16, 2 * block);
         TestProduct(format, 19, 37, 3 * block);
         if (block <= 32) TestProduct(format, 33, 5, 96);
-        if (block == 32) TestProduct(format, 17, 33, 2080);  // k in two panels
+        // k in two panels
+        if (block == 32) TestProduct(format, 17, 33, 2080);
+        if (block == 256) TestProduct(format, 17, 33, 2304);
         if (block == 1) TestProduct(format, 7, 9, 33);
         if (format == WeightFormat::kQ4_1) TestProduct(format, 403, 70, 64);  // rows in spans
         if (IsDense(format)) continue;
