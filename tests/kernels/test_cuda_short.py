@@ -220,8 +220,19 @@ def test_a_block_out_of_the_pool_is_not_followed(both) -> None:
         assert not out_THd[1].isnan().any()
 
 
-def test_a_length_that_the_table_has_no_room_for_gives_nan(both) -> None:
-    case = make_case(((1, SHORT_TOKENS + 1), (1, SHORT_TOKENS)), (8, 2, 128, 16), both.device)
+@pytest.mark.parametrize(
+    ("heads", "window"),
+    [
+        pytest.param((8, 2, 128, 16), 0, id="more chunks"),
+        pytest.param((32, 32, 128, 16), 0, id="longer chunks"),
+        pytest.param((8, 2, 128, 16), 700, id="window"),
+    ],
+)
+def test_a_length_that_the_table_has_no_room_for_gives_nan(both, heads, window) -> None:
+    requests = ((1, SHORT_TOKENS), (1, SHORT_TOKENS + 1))
+    case = make_case(requests, heads, both.device, window=window)
+    block_table, slots = case.args[5:7]
+    block_table[slots[1] + 1, 0] = block_table[slots[0], 0]  # a column too far, a block of others
     out_THd = attend(case, SHORT_TOKENS // 16)
-    assert out_THd[0].isnan().all()
-    assert not out_THd[1].isnan().any()
+    assert not out_THd[0].isnan().any()
+    assert out_THd[1].isnan().all()

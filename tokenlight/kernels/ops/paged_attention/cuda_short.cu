@@ -106,14 +106,14 @@ DEVICE void Attend(const AttentionParams& p) {
     }
 
     // Lane i knows the block of the chunk's i-th sixteen tokens. A block outside the pool is not
-    // followed, nor is a position that is not short: the rows become NaN.
+    // followed, nor is the table where a position is not short: the rows become NaN.
     const Chunk at = FindChunk(p, of, tile, chunks, rank);
+    const bool is_long = at.seen + at.num_queries - 1 > kShort;
     const int of_lane = at.start + 16 * lane;
-    int block = 0;
-    if (of_lane < at.stop && of_lane + 16 > at.begin)
+    int block = is_long ? -1 : 0;
+    if (!is_long && of_lane < at.stop && of_lane + 16 > at.begin)
         block = p.block_table[(size_t)of.slot * p.table_stride + (of_lane >> p.block_shift)];
-    const bool is_outside = __any_sync(FULL_WARP, block < 0 || block >= p.num_blocks) ||
-                            chunks.y > kShortChunks;
+    const bool is_outside = __any_sync(FULL_WARP, block < 0 || block >= p.num_blocks);
     block = min(max(block, 0), p.num_blocks - 1);
     auto find_row = [&](int piece, int row) {
         const int b = __shfl_sync(FULL_WARP, block, piece);
