@@ -161,7 +161,7 @@ def test_the_attention_is_launched_as_its_source_says() -> None:
     assert said["kShortChunks"] == decode.SHORT_CHUNKS
     assert said["kMaxRequests"] == paged_attention._MAX_REQUESTS
     assert said["kMostChunks"] == 1 << paged_attention._MAX_CHUNKS_SHIFT
-    assert (said["kTeam"], said["kTeams"]) == (decode.TEAM_WARPS, 1)
+    assert said["kTeam"] == decode.TEAM_WARPS
     assert 32 * (decode.TEAM_WARPS + 1) + said["kMergers"] == paged_attention._THREADS
     assert f"sizeof(Shared) == {paged_attention._STATE_BYTES}" in text
 

@@ -9,10 +9,8 @@
 #include "decode.cuh"
 
 constexpr int kStages = 6;                   // of the ring
-constexpr int kTeams = 1;                    // that take turns
-constexpr int kWarps = kTeam * kTeams;       // that compute
-constexpr int kConsumers = 32 * kWarps;
-constexpr int kMergers = 96;                 // threads that add up a tile's chunks
+constexpr int kConsumers = 32 * kTeam;       // threads that compute
+constexpr int kMergers = 96;                 // that add up a tile's chunks
 constexpr int kThreads = kConsumers + 32 + kMergers;  // and the warp that copies
 constexpr int kAhead = 32;                   // chunks whose sums are on their way: one for each lane
 constexpr int kQueued = kStages + 2;         // items that may be known: one is at its end
@@ -43,7 +41,7 @@ struct alignas(16) Shared {
     u64 full[kStages], empty[kStages];
     u64 ended[2], merged[2];  // items whose chunk is written, and those that are dealt with
     int4 info[kStages];  // which of the block's items, which stage of it, kLast and kOutside
-    float2 stats[kWarps][8];
+    float2 stats[kTeam][8];
     int4 requests[kMaxRequests];  // first token, queries, tokens in the cache, slot
     int item_ends[kMaxRequests];
     int tile_ends[kMaxRequests];
@@ -285,10 +283,9 @@ DEVICE void Consume(const AttentionParams& p, Shared& shared, float* exchange,
     constexpr int kChunks = kDim / 32;  // of 32 dimensions: two products each
     constexpr int kHalves = kDim / 64;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    const int part = warp % kTeam, team = warp / kTeam;
     const int group = p.num_heads / p.num_kv_heads;
     const int partial_floats = (p.rows_per_tile * (kDim + 2) + 3) & ~3;
-    const Slots slots = FindSlots(part, g, t);
+    const Slots slots = FindSlots(warp, g, t);
     const int key_place = L::Key(slots.key_piece) + slots.key_row * L::kRow + 16 * t;
     const int even_place = L::Value(slots.even_piece) + slots.row * L::kRow + 16 * g;
     const int odd_place = L::Value(slots.odd_piece) + (slots.row + 1) * L::kRow + 16 * g;
@@ -347,51 +344,46 @@ DEVICE void Consume(const AttentionParams& p, Shared& shared, float* exchange,
                 load_queries(shared.items[current % kQueued]);
             }
             is_outside |= (info.z & kOutside) != 0;
-            if (info.y % kTeams != team) {
-                __syncwarp();
-                if (lane == 0) ArriveAfter(&shared.empty[stage], info.z);
-            } else {
-                const unsigned char* data = ring + (size_t)stage * L::kStage;
-                const int base = at.start + kStageTokens * info.y;
-                const bool whole = base >= at.begin && base + kStageTokens <= at.stop;
-                uint4 k[kChunks][2];
+            const unsigned char* data = ring + (size_t)stage * L::kStage;
+            const int base = at.start + kStageTokens * info.y;
+            const bool whole = base >= at.begin && base + kStageTokens <= at.stop;
+            uint4 k[kChunks][2];
 #pragma unroll
-                for (int c = 0; c < kChunks; ++c)
+            for (int c = 0; c < kChunks; ++c)
 #pragma unroll
-                    for (int high = 0; high < 2; ++high)
-                        k[c][high] =
-                            *(const uint4*)(data + key_place + 2 * high * L::kRow + 64 * c);
-                Scores<kDim, kRowTiles> scores;
-                Multiply(scores, queries, k, g, t);
-                uint4 v[4][kHalves];
+                for (int high = 0; high < 2; ++high)
+                    k[c][high] =
+                        *(const uint4*)(data + key_place + 2 * high * L::kRow + 64 * c);
+            Scores<kDim, kRowTiles> scores;
+            Multiply(scores, queries, k, g, t);
+            uint4 v[4][kHalves];
 #pragma unroll
-                for (int j = 0; j < 4; ++j)
+            for (int j = 0; j < 4; ++j)
 #pragma unroll
-                    for (int h = 0; h < kHalves; ++h)
-                        v[j][h] = *(const uint4*)(data + ((j & 1) ? odd_place : even_place) +
-                                                  2 * (j >> 1) * L::kRow + 128 * h);
-                u32 read = 0;
+                for (int h = 0; h < kHalves; ++h)
+                    v[j][h] = *(const uint4*)(data + ((j & 1) ? odd_place : even_place) +
+                                              2 * (j >> 1) * L::kRow + 128 * h);
+            u32 read = 0;
 #pragma unroll
-                for (int j = 0; j < 4; ++j)
+            for (int j = 0; j < 4; ++j)
 #pragma unroll
-                    for (int h = 0; h < kHalves; ++h) read ^= v[j][h].x;
-                if (!whole) {
+                for (int h = 0; h < kHalves; ++h) read ^= v[j][h].x;
+            if (!whole) {
 #pragma unroll
-                    for (int j = 0; j < 4; ++j) {
-                        const int piece = (j & 1) ? slots.odd_piece : slots.even_piece;
-                        const int token = base + 16 * piece + slots.row + (j & 1) + 2 * (j >> 1);
-                        if (token < at.begin || token >= at.stop)
+                for (int j = 0; j < 4; ++j) {
+                    const int piece = (j & 1) ? slots.odd_piece : slots.even_piece;
+                    const int token = base + 16 * piece + slots.row + (j & 1) + 2 * (j >> 1);
+                    if (token < at.begin || token >= at.stop)
 #pragma unroll
-                            for (int h = 0; h < kHalves; ++h) v[j][h] = make_uint4(0, 0, 0, 0);
-                    }
+                        for (int h = 0; h < kHalves; ++h) v[j][h] = make_uint4(0, 0, 0, 0);
                 }
-                // Nobody may overwrite the stage before every lane has its part.
-                read = __ballot_sync(FULL_WARP, (read ^ __float_as_uint(scores.low[0][0]) ^
-                                                 __float_as_uint(scores.high[0][0])) == 0x9e3779b9u);
-                if (lane == 0) ArriveAfter(&shared.empty[stage], read);
-
-                sums.Add(p, at, base, scores, v, slots, t);
             }
+            // Nobody may overwrite the stage before every lane has its part.
+            read = __ballot_sync(FULL_WARP, (read ^ __float_as_uint(scores.low[0][0]) ^
+                                             __float_as_uint(scores.high[0][0])) == 0x9e3779b9u);
+            if (lane == 0) ArriveAfter(&shared.empty[stage], read);
+
+            sums.Add(p, at, base, scores, v, slots, t);
         } while (!(info.z & kLast));
 
         // The end of the item: the warps' sums, eight rows at a time.
@@ -459,28 +451,28 @@ DEVICE void Attend(const AttentionParams& p) {
     extern __shared__ __align__(128) unsigned char dynamic[];
     unsigned char* ring = dynamic;
     float* exchange = (float*)(dynamic + kStages * Layout<kDim>::kStage);  // [warp][row][d]
-    Shared& shared = *(Shared*)(exchange + kWarps * KeptRows(p) * kDim);
+    Shared& shared = *(Shared*)(exchange + kTeam * KeptRows(p) * kDim);
     bf16* queries = (bf16*)(&shared + 1);
     LetNextStart();
     if (threadIdx.x == 0) {
         for (int i = 0; i < kStages; ++i) {
             InitBarrier(&shared.full[i], 1);
-            InitBarrier(&shared.empty[i], kWarps);
+            InitBarrier(&shared.empty[i], kTeam);
         }
         for (int i = 0; i < 2; ++i) {
-            InitBarrier(&shared.ended[i], kWarps);
+            InitBarrier(&shared.ended[i], kTeam);
             InitBarrier(&shared.merged[i], 1);
         }
         PublishBarriers();
     }
-    if (threadIdx.x / 32 == kWarps) {
+    if (threadIdx.x / 32 == kTeam) {
         const int num_items = CountItems(p, shared);
         if (threadIdx.x % 32 == 0) shared.num_items = num_items;
     }
     __syncthreads();
-    if (threadIdx.x / 32 == kWarps)
+    if (threadIdx.x / 32 == kTeam)
         Produce<kDim>(p, shared, ring);
-    else if (threadIdx.x / 32 > kWarps)
+    else if (threadIdx.x / 32 > kTeam)
         Merge<kDim>(p, shared);
     else
         Consume<kDim, kRowTiles>(p, shared, exchange, ring, queries);
