@@ -4,6 +4,7 @@
 On a device, and on the CPU from the kernels' own text (`cuda_on_cpu.py`).
 """
 
+import ctypes
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -39,6 +40,18 @@ class Both(NamedTuple):
     keep_low_halves: Callable[[bool], None] | None = None
 
 
+def newest(q_THd, k_cache, v_cache, query_starts, kv_lens, block_table, slots) -> Iterator[Tensor]:
+    """The memory that a step's queries, keys and values fill."""
+    yield q_THd
+    block_tokens = k_cache.shape[2]
+    for r, (kv_len, slot) in enumerate(zip(kv_lens.tolist(), slots.tolist(), strict=True)):
+        for position in range(kv_len - int(query_starts[r + 1] - query_starts[r]), kv_len):
+            column, row = divmod(position, block_tokens)
+            if column < block_table.shape[1] and 0 <= block_table[slot, column] < len(k_cache):
+                for cache in (k_cache, v_cache):
+                    yield from cache[block_table[slot, column], :, row]
+
+
 def on_cpu(folder: Path) -> Iterator[Both]:
     names = ("64_8", "64_16", "64_32", "128_8")
     ring = SourceOnCpu(
@@ -59,7 +72,23 @@ def on_cpu(folder: Path) -> Iterator[Both]:
             kept[name] = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
         return kept[name]
 
+    attend = cuda.attend
+
+    def attend_behind(*args: Tensor, **kwargs) -> Tensor:
+        """While the kernel that writes the queries and their tokens is not known to have ended."""
+        for source in (ring, short):
+            for row in newest(*args[:7]):
+                source.library.written_ahead(
+                    ctypes.c_void_p(row.data_ptr()), ctypes.c_size_t(row.nbytes)
+                )
+        try:
+            return attend(*args, **kwargs)
+        finally:
+            for source in (ring, short):
+                source.library.written_ahead(None, ctypes.c_size_t(0))
+
     with (
+        patch.object(cuda, "attend", attend_behind),
         patch.object(cuda, "_SOURCE", ring),
         patch.object(cuda_short, "_SOURCE", short),
         patch.object(cuda, "workspace", workspace),
