@@ -187,7 +187,7 @@ DEVICE void Linear(const LinearParams& p) {
 #pragma unroll
             for (int j = 0; j < 4; ++j)
                 sums[warp][16 * i + 8 * (j / 2) + g][8 * n + 2 * t + j % 2] = acc[i][n][j];
-    asm volatile("bar.sync 1, %0;" ::"n"(32 * kWarps) : "memory");
+    SyncSome<1, 32 * kWarps>();
 
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) {
