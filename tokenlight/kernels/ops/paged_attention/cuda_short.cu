@@ -12,17 +12,19 @@ constexpr int kThreads = 32 * kTeam;
 constexpr int kPieces = 4;  // of sixteen tokens, in a stage
 static_assert(kShort / kShortChunks / 16 <= 32, "a lane knows the block of each piece of a chunk");
 
-// Whose tile it is: the request and which of its tiles, or a negative number. All lanes call it; a
-// lane reads a request, of 32 at a time.
+// Whose tile it is, if there is such a tile: the request and which of its tiles. All lanes call it;
+// a lane reads a request, of 32 at a time.
 struct Owner {
     Request of;
     int tile;
+    bool is_found;
 };
 DEVICE Owner FindOwner(const AttentionParams& p, int tile, int lane) {
-    Owner owner = {{0, 1, 1, 0}, -1};
+    Owner owner = {{0, 1, 1, 0}, 0, false};
     int base = 0, tiles = 0;
     if (p.queries_per_tile == 1 && p.num_requests > 32) {
-        // A query has a tile: no request before has two if so many tiles end there.
+        // A query is a tile, so the tokens before `base` are its tiles; a request of several queries
+        // may put the tile before it.
         base = min(tile, p.num_requests - 1) & ~31;
         tiles = p.query_starts[base] - p.query_starts[0];
         if (tiles > tile) base = tiles = 0;
@@ -48,6 +50,7 @@ DEVICE Owner FindOwner(const AttentionParams& p, int tile, int lane) {
             owner.of.num_queries = __shfl_sync(FULL_WARP, of.num_queries, from);
             owner.of.kv_len = __shfl_sync(FULL_WARP, of.kv_len, from);
             owner.of.slot = __shfl_sync(FULL_WARP, of.slot, from);
+            owner.is_found = true;
             owner.tile = tile - tiles - __shfl_sync(FULL_WARP, end - own_tiles, from);
             break;
         }
@@ -84,11 +87,11 @@ DEVICE void Attend(const AttentionParams& p) {
     // Lengths and tables of the step are older than the kernel before.
     const Owner owner = FindOwner(p, cluster / p.num_kv_heads, lane);
     const Request& of = owner.of;
-    const Tile tile = FindTile(p, of, max(owner.tile, 0));
+    const Tile tile = FindTile(p, of, owner.tile);
     const int3 chunks = FindChunks(p, of, tile);
     const int active = min(chunks.y, kShortChunks);  // blocks of the cluster
     LetNextStart();
-    if (owner.tile < 0 || rank >= active) {
+    if (!owner.is_found || rank >= active) {
         if (blockIdx.x == 0) WaitForInputs();  // one block at least: the next waits for us alone
         return;
     }
