@@ -134,3 +134,14 @@ def test_help_shows_each_flag_once(capsys):
             assert len(re.findall(rf"^  {flag.name}\b", text, re.M)) == 1
     for name in REFUSED:
         assert name not in text
+
+
+def test_help_tells_how_a_switch_is_turned_off_and_how_it_stands():
+    parser = FlagParser(prog="tokenlight serve")
+    add_flags(parser, EngineConfig)
+    text = " ".join(parser.format_help().split())
+    switches = [flag for flag in flags_of(EngineConfig) if flag.on is not None]
+    assert {flag.shown_default for flag in switches} == {"on", "off"}
+    for flag in switches:
+        off = f"--no-{flag.names[0].removeprefix('--')}"
+        assert f"{flag.names[0]}, {off} {flag.help} Default: {flag.shown_default}." in text

@@ -39,18 +39,12 @@ def page() -> str:
 
 
 def _row(flag: Flag) -> str:
-    choices = f" One of: {', '.join(f'`{c}`' for c in flag.choices)}." if flag.choices else ""
-    if flag.on is not None:
-        choices = ""
-    return f"| `{flag.shown}` | {_shown_default(flag)} | {_cell(flag.help)}{choices} |\n"
-
-
-def _shown_default(flag: Flag) -> str:
-    if flag.default in (None, "", ()):
-        return ""
-    if flag.on is not None:
-        return "on" if flag.default == flag.on else "off"
-    return f"`{flag.default}`"
+    is_switch = flag.on is not None
+    choices = ", ".join(f"`{choice}`" for choice in flag.choices)
+    one_of = f" One of: {choices}." if choices and not is_switch else ""
+    default = flag.shown_default
+    shown = f"`{default}`" if default and not is_switch else default
+    return f"| `{flag.shown}` | {shown} | {_cell(flag.help)}{one_of} |\n"
 
 
 def _cell(text: str) -> str:

@@ -67,11 +67,23 @@ class Flag:
     """Whether several values may follow the flag."""
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """As what it can be typed: a switch has a second name, which turns it off."""
+        if self.name is None:
+            return ()
+        return (self.name,) if self.on is None else (self.name, f"--no-{self.name[2:]}")
+
+    @property
     def shown(self) -> str:
         """How the flag is written in help and documents."""
-        if self.on is not None and self.name is not None:
-            return f"{self.name}, --no-{self.name[2:]}"
-        return self.name or self.positional or self.path
+        return ", ".join(self.names) or self.positional or self.path
+
+    @property
+    def shown_default(self) -> str:
+        """The default as users would type it; empty if the help alone can say what it is."""
+        if self.on is not None:
+            return "on" if self.default == self.on else "off"
+        return "" if self.default in (None, "", ()) else str(self.default)
 
     def parse(self, text: str) -> object:
         """Turn typed text into the field's value.
@@ -231,10 +243,28 @@ class _Store(argparse.Action):
         setattr(namespace, self.dest, value)
 
 
+class _Switch(argparse.Action):
+    """One entry of the help for both names of a switch."""
+
+    def __init__(self, *, flag: Flag, **options: Any) -> None:
+        super().__init__(**options)
+        self.flag = flag
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        is_on = option_string == self.flag.name
+        setattr(namespace, self.dest, self.flag.on if is_on else self.flag.off)
+
+
 def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:
     text = flag.help
-    if flag.default not in (None, "", ()) and flag.on is None and "Default" not in text:
-        text += f" Default: {flag.default}."
+    if flag.shown_default and "Default" not in text:
+        text += f" Default: {flag.shown_default}."
     text = text.replace("%", "%%")
     if flag.positional is not None:
         parser.add_argument(
@@ -247,21 +277,20 @@ def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:
             help=text,
         )
         return
-    name = typing.cast(str, flag.name)
     if flag.on is not None:
-        for option, value in ((name, flag.on), (f"--no-{name[2:]}", flag.off)):
-            parser.add_argument(
-                option,
-                dest=flag.path,
-                action="store_const",
-                const=value,
-                default=argparse.SUPPRESS,
-                help=text if value == flag.on else argparse.SUPPRESS,
-            )
+        parser.add_argument(
+            *flag.names,
+            dest=flag.path,
+            action=_Switch,
+            flag=flag,
+            nargs=0,
+            default=argparse.SUPPRESS,
+            help=text,
+        )
         return
     metavar = "{" + ",".join(flag.choices) + "}" if flag.choices else _METAVARS[flag.kind]
     parser.add_argument(
-        name,
+        *flag.names,
         dest=flag.path,
         action=_Store,
         flag=flag,
