@@ -110,6 +110,19 @@ def test_a_temperature_that_is_no_number_is_wrong_usage(capsys):
         assert f"--temperature: must be a finite number, got '{typed}'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("typed", "named"),
+    [
+        (["some.gguf"], "MODEL"),
+        (["--dtype", "float32"], "--dtype"),
+        (["--no-enable-prefix-caching"], "--enable-prefix-caching, --no-enable-prefix-caching"),
+    ],
+)
+def test_flags_of_an_engine_are_refused_beside_a_server_that_runs(capsys, typed, named):
+    assert main(["chat", "--url", "http://127.0.0.1:9", *typed]) == EXIT_USAGE
+    assert f"tokenlight: {named} is for a server of this chat's own" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("url", "said"), [("http://[::1", "is no URL"), ("", "--url is empty")])
 def test_a_url_that_is_none_is_wrong_usage(capsys, url, said):
     assert main(["chat", "--url", url]) == EXIT_USAGE

@@ -12,10 +12,10 @@ import sys
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import TYPE_CHECKING
 
-from tokenlight.base.errors import TokenLightError
+from tokenlight.base.errors import ConfigError, TokenLightError
 from tokenlight.base.log import LogLevel
 from tokenlight.config import EngineConfig
-from tokenlight.config.flags import add_flags, finite, refuse_empty
+from tokenlight.config.flags import add_flags, finite, flags_of, given, refuse_empty
 
 if TYPE_CHECKING:
     from tokenlight.cli.talk import Message, Server
@@ -24,7 +24,10 @@ _HELP = "/reset forgets the conversation, /exit ends, Ctrl-C stops an answer"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--url", help="a running server; default: start one for this chat")
+    parser.add_argument(
+        "--url",
+        help="a running server; default: one that is started, with MODEL and the flags below",
+    )
     parser.add_argument("--api-key", help="the key to it; default: TOKENLIGHT_API_KEY")
     parser.add_argument("--system", metavar="TEXT", help="a system message to begin with")
     parser.add_argument("--temperature", type=_number, metavar="X", help="default: the server's")
@@ -50,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     log.configure(level)
     if args.url is not None:
         refuse_empty("--url", args.url)
+        _refuse_flags_of_an_engine(args)
         door: AbstractContextManager[Door] = nullcontext(
             Door(args.url, args.api_key or env.api_key)
         )
@@ -69,6 +73,17 @@ def run(args: argparse.Namespace) -> int:
         print(f"{server.model()}: {_HELP}", flush=True)
         Chat(server, args.system, parameters).run()
     return 0
+
+
+def _refuse_flags_of_an_engine(args: argparse.Namespace) -> None:
+    """Raises ConfigError where a model or its flags are typed beside a server that has its own."""
+    typed = given(args, EngineConfig)
+    stray = [flag.shown for flag in flags_of(EngineConfig) if flag.path in typed]
+    if stray:
+        raise ConfigError(
+            f"{stray[0]} is for a server of this chat's own, and --url names one that runs; "
+            f"leave one of the two out"
+        )
 
 
 class Chat:
