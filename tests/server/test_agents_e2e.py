@@ -89,12 +89,15 @@ def test_a_forced_call_of_messages_is_one_call_and_then_the_end(server: Serving,
 def test_every_endpoint_answers_the_official_clients(server: Serving):
     openai, hi = server.client(), [say("hi")]
     assert [m.id for m in openai.models.list()] == [NAME]
-    asked = {"model": NAME, "max_tokens": 12, "messages": hi}
-    assert openai.chat.completions.create(**asked).choices[0].message.content
+    greedy = {"model": NAME, "extra_body": {"temperature": 0}}
+    asked = {**greedy, "max_tokens": 12, "messages": hi}
+    (whole,) = openai.chat.completions.create(**asked).choices
+    assert whole.message.content
     chunks = list(openai.chat.completions.create(stream=True, **asked))
-    assert chunks[-1].choices[0].finish_reason == "length"
-    assert openai.responses.create(model=NAME, input="hi", max_output_tokens=12).output_text
-    with openai.responses.stream(model=NAME, input="hi", max_output_tokens=12) as stream:
+    assert chunks[-1].choices[0].finish_reason == whole.finish_reason
+    items = {**greedy, "input": "hi", "max_output_tokens": 12}
+    assert openai.responses.create(**items).output_text
+    with openai.responses.stream(**items) as stream:
         *_, last = stream
     stored = openai.responses.retrieve(last.response.id)
     assert stored.output_text == last.response.output_text
