@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python that the pages show is Python, and what needs no server runs as it is written there."""
+"""What the page shows works: its Python runs, and its agents are pointed as in their own tests."""
 
 import re
+import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from tests.agents.clients import CLIENTS
 from tests.models.tiny import write_tiny_llama
 from tests.test_packaging import ASK
 
@@ -39,3 +42,32 @@ def test_the_call_without_a_server_runs(script, tiny_path, capsys):
     if "llm" in names:
         names["llm"].close()
     assert capsys.readouterr().out.strip()
+
+
+AGENTS = README[README.index("## Point an agent") : README.index("## From Python")]
+URL = "http://127.0.0.1:8000"
+
+
+@pytest.mark.parametrize(
+    ("program", "client"), [("claude", "claude_code"), ("qwen", "qwen_code"), ("codex", "codex")]
+)
+def test_an_agent_is_pointed_as_in_its_own_test(program, client):
+    """A variable that the page leaves out is an agent that asks for a model of its own vendor."""
+    (shell,) = re.findall(r"^```\n(.*?)^```$", AGENTS, re.MULTILINE | re.DOTALL)
+    lines = [*shell.replace("\\\n", " ").splitlines(), *re.findall(r"`(\w+=.*?)`", AGENTS)]
+    commands = [shlex.split(line, comments=True) for line in lines]
+    (words,) = [words[:-1] for words in commands if words[-1] == program]
+    shown = dict(word.split("=", 1) for word in words)
+    tested = {
+        name: value.replace("key", "unused").replace("tiny", "NAME")
+        for name, value in CLIENTS[client].environment(URL).items()
+        if name.startswith(("ANTHROPIC_", "OPENAI_", "LOCAL_"))
+    }
+    assert shown == tested
+
+
+def test_a_provider_is_declared_as_in_its_own_test(tmp_path):
+    (shown,) = re.findall(r"^```toml\n(.*?)^```$", AGENTS, re.MULTILINE | re.DOTALL)
+    CLIENTS["codex"].prepare(URL, tmp_path)
+    tested = (tmp_path / "config.toml").read_text().replace("tiny", "NAME")
+    assert tomllib.loads(shown) == tomllib.loads(tested)
