@@ -3,6 +3,7 @@
 
 import json
 import shlex
+import sys
 
 import pytest
 
@@ -11,7 +12,7 @@ from tokenlight.base.env import Env, read_env
 from tokenlight.base.errors import ConfigError
 from tokenlight.checkpoint import FetchProgress
 from tokenlight.cli import main, serve
-from tokenlight.cli.serve import banner
+from tokenlight.cli.serve import banner, command_here
 from tokenlight.cli.settings import (
     ProgressLine,
     engine_config,
@@ -102,8 +103,11 @@ def test_the_banner_says_where_what_and_how_to_try(has_key, is_default_model, ca
         is_default_model=is_default_model,
         calls_tools=calls_tools,
         has_key=has_key,
+        command="bin/tokenlight",
     )
     assert "SmolLM2" in text
+    assert text.count("bin/tokenlight") == 1 + is_default_model
+    assert "bin/tokenlight chat --url http://127.0.0.1:8000\n" in text
     assert "http://127.0.0.1:8000/v1" in text
     assert "8,192 tokens" in text
     assert ("can      chat, call tools and continue text" in text) == calls_tools
@@ -115,6 +119,19 @@ def test_the_banner_says_where_what_and_how_to_try(has_key, is_default_model, ca
     words = shlex.split(copied.replace("\\\n", " "))
     assert words[:2] == ["curl", "http://127.0.0.1:8000/v1/chat/completions"]
     assert json.loads(words[-1])["messages"][0]["role"] == "user"
+
+
+def test_the_banner_names_a_command_that_the_next_shell_finds(monkeypatch, tmp_path):
+    """`make serve` starts it from a folder that is on nobody's PATH."""
+    there, elsewhere = tmp_path / "an env" / "bin", tmp_path / "usr"
+    there.mkdir(parents=True)
+    monkeypatch.setattr(sys, "executable", str(there / "python"))
+    monkeypatch.setenv("PATH", str(elsewhere))
+    assert shlex.split(command_here()) == [str(there / "python"), "-m", "tokenlight"]
+    (there / "tokenlight").touch(mode=0o755)
+    assert shlex.split(command_here()) == [str(there / "tokenlight")]
+    monkeypatch.setenv("PATH", f"{elsewhere}:{there}")
+    assert command_here() == "tokenlight"
 
 
 def test_progress_away_from_a_terminal_is_a_line_per_tenth(capsys):

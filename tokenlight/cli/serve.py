@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
+import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenlight.base import log
@@ -60,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
                 is_default_model=not typed.model.model,
                 calls_tools=svc.dialect.traits.has_tools,
                 has_key=config.api_key is not None,
+                command=command_here(),
             )
             print(text, flush=True)
 
@@ -89,6 +94,18 @@ def tell_lowered(asked_tokens: int | None, served_tokens: int) -> None:
         _log.warning(lowered)
 
 
+def command_here() -> str:
+    """This command as another shell can type it: `make serve` puts it on nobody's PATH."""
+    if shutil.which("tokenlight") is not None:
+        return "tokenlight"
+    beside = Path(sys.executable).with_name("tokenlight")
+    return (
+        shlex.quote(str(beside))
+        if beside.exists()
+        else f"{shlex.quote(sys.executable)} -m tokenlight"
+    )
+
+
 def banner(
     *,
     url: str,
@@ -97,6 +114,7 @@ def banner(
     is_default_model: bool,
     calls_tools: bool,
     has_key: bool,
+    command: str,
 ) -> str:
     """What a newcomer needs to see first."""
     skills = "chat, call tools and continue text" if calls_tools else "chat and continue text"
@@ -105,8 +123,8 @@ def banner(
     cannot = (
         [
             "  cannot   call tools or drive agents: it has 135 million parameters. Models of the",
-            "           Hugging Face Hub that can: tokenlight serve Qwen/Qwen3-8B (16 GB), or",
-            "           Qwen/Qwen3-4B-Instruct-2507 (8 GB)",
+            "           Hugging Face Hub that can: Qwen/Qwen3-4B-Instruct-2507 (8 GB), or (16 GB)",
+            f"           {command} serve Qwen/Qwen3-8B",
         ]
         if is_default_model
         else []
@@ -120,7 +138,7 @@ def banner(
             f"  try      curl {url}/v1/chat/completions{key} \\",
             "             -H 'content-type: application/json' \\",
             f"             -d '{json.dumps(body)}'",
-            f"  or       tokenlight chat --url {url}",
+            f"  or       {command} chat --url {url}",
             "  stop     Ctrl-C",
         ]
     )
