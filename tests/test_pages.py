@@ -33,6 +33,17 @@ def test_make_targets_exist(page: Path) -> None:
     assert named <= make_targets()
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_modules_and_tests_to_run_exist(page: Path) -> None:
+    text = page.read_text()
+    for module in re.findall(r"python -m ((?:benchmarks|tokenlight|tests)(?:\.\w+)*)", text):
+        path = ROOT / module.replace(".", "/")
+        there = path.with_suffix(".py").exists() or (path / "__main__.py").exists()
+        assert there, f"{page.name} runs {module}"
+    for path in re.findall(r"(?<![\w/])(?:tests|scripts)/[\w/]+\.(?:py|sh|md)\b", text):
+        assert (ROOT / path).exists(), f"{page.name} names {path}"
+
+
 def docker_instructions() -> list[tuple[str, str]]:
     text = (ROOT / "deploy" / "Dockerfile").read_text()
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
