@@ -17,6 +17,7 @@ from tokenlight.config import (
     SchedulerConfig,
 )
 from tokenlight.config.flags import flags_of
+from tokenlight.kernels import SHORT_TOKENS
 from tokenlight.nn import CacheSpec
 from tokenlight.runner.machine import Machine
 from tokenlight.runner.resolve import (
@@ -79,6 +80,8 @@ def test_ranks_use_no_more_blocks_than_the_smallest_of_them_has():
 def test_context_is_the_least_of_checkpoint_flag_and_kv():
     flag = EngineConfig(scheduler=SchedulerConfig(max_model_tokens=1000))
     assert resolve(flag, SHAPE, MACHINE).max_model_tokens == 1000
+    assert resolve_limits(flag, SHAPE, MACHINE).graph_tokens == (1000,)
+    assert resolve_limits(EngineConfig(), SHAPE, MACHINE).graph_tokens == (SHORT_TOKENS, 8192)
     beyond = EngineConfig(scheduler=SchedulerConfig(max_model_tokens=1 << 20))
     assert resolve(beyond, SHAPE, MACHINE).max_model_tokens == 8192
     kv = EngineConfig(cache=CacheConfig(kv_cache_bytes=33 * 16 * TOKEN_BYTES + 1))

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import torch
 
 from tokenlight.base.errors import ConfigError
-from tokenlight.kernels import SHORT_TOKENS
 from tokenlight.kv import DevicePool
 from tokenlight.models import CausalLM, CompiledModel, compile_model
 from tokenlight.nn import CacheSpec
@@ -122,7 +121,7 @@ def measure_usage(
             pool,
             num_tokens=num_tokens,
             num_requests=num_requests,
-            num_columns=-(-shape.max_model_tokens // limits.block_tokens),
+            num_columns=-(-limits.max_model_tokens // limits.block_tokens),
             device=limits.device,
         )
         vocab_size = compiled(step).shape[1]
@@ -130,7 +129,6 @@ def measure_usage(
     # Kernels were loaded by now: what the driver holds for them is counted as well.
     free_bytes, total_bytes = torch.cuda.mem_get_info()
     held_bytes = torch.cuda.memory_reserved()
-    num_widths = 1 + (shape.max_model_tokens > SHORT_TOKENS)
     logits_bytes = 4 * num_groups * limits.max_num_requests * vocab_size
     return Usage(
         total=total_bytes,
@@ -139,7 +137,7 @@ def measure_usage(
         step=held_bytes
         - reserved_bytes
         - pool.num_bytes
-        + num_widths * _CAPTURE_BYTES
+        + len(limits.graph_tokens) * _CAPTURE_BYTES
         + _LOGITS_COPIES * logits_bytes,
     )
 

@@ -55,6 +55,17 @@ class Limits:
     """One block of all layers."""
     max_num_requests: int
     max_step_tokens: int
+    max_model_tokens: int
+    """Of a prompt and its answer; less, once it is known that KV has no room for so many."""
+
+    @property
+    def graph_tokens(self) -> tuple[int, ...]:
+        """Decodes are captured for requests of up to so many tokens, with block tables as wide.
+
+        For short ones, which kernels may serve in another way, and for all; ascending.
+        """
+        short = (SHORT_TOKENS,) if self.max_model_tokens > SHORT_TOKENS else ()
+        return (*short, self.max_model_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +74,6 @@ class ResolvedConfig(Limits):
 
     num_threads: int
     num_blocks: int
-    max_model_tokens: int
     prefix_reuse: bool
     num_groups: int
     """Of ranks with requests, and blocks, of their own; what is said here of requests, tokens and
@@ -80,15 +90,6 @@ class ResolvedConfig(Limits):
     def is_staged(self) -> bool:
         """Whether steps are queued: their inputs are copied to where they are read."""
         return self.device != "cpu" or self.overlap > 0 or bool(self.graph_rows)
-
-    @property
-    def graph_tokens(self) -> tuple[int, ...]:
-        """Decodes are captured for requests of up to so many tokens, with block tables as wide.
-
-        For short ones, which kernels may serve in another way, and for all; ascending.
-        """
-        short = (SHORT_TOKENS,) if self.max_model_tokens > SHORT_TOKENS else ()
-        return (*short, self.max_model_tokens)
 
     @property
     def kv_bytes(self) -> int:
@@ -119,6 +120,7 @@ def resolve_limits(config: EngineConfig, shape: ModelShape, machine: Machine) ->
     dtype = _dtype(config.model.dtype, device)
     kv_dtype = _kv_dtype(config.cache.kv_dtype, shape, device, dtype, machine)
     num_requests = config.scheduler.max_num_requests
+    asked_tokens = config.scheduler.max_model_tokens or shape.max_model_tokens
     return Limits(
         device=device,
         dtype=dtype,
@@ -127,6 +129,7 @@ def resolve_limits(config: EngineConfig, shape: ModelShape, machine: Machine) ->
         block_bytes=config.cache.block_tokens * kv_bytes_per_token(shape.layers, kv_dtype),
         max_num_requests=num_requests,
         max_step_tokens=config.scheduler.max_step_tokens or max(_STEP_TOKENS[device], num_requests),
+        max_model_tokens=min(asked_tokens, shape.max_model_tokens),
     )
 
 
@@ -145,11 +148,8 @@ def resolve(
         ConfigError: what was asked cannot be had on this machine; the message has the numbers.
     """
     limits = resolve_limits(config, shape, machine)
-    longest_tokens = shape.max_model_tokens
-    if config.scheduler.max_model_tokens is not None:
-        longest_tokens = min(longest_tokens, config.scheduler.max_model_tokens)
     if spare_bytes is None:
-        num_blocks = _blocks_in_memory(config, longest_tokens, limits, machine)
+        num_blocks = _blocks_in_memory(config, limits, machine)
     else:
         num_blocks = _blocks_in_spare(config, limits, spare_bytes)
     overlap = config.scheduler.overlap
@@ -162,7 +162,7 @@ def resolve(
         block_tokens=limits.block_tokens,
         num_blocks=num_blocks,
         block_bytes=limits.block_bytes,
-        max_model_tokens=min(longest_tokens, num_blocks * limits.block_tokens),
+        max_model_tokens=min(limits.max_model_tokens, num_blocks * limits.block_tokens),
         max_num_requests=limits.max_num_requests,
         max_step_tokens=limits.max_step_tokens,
         prefix_reuse=config.cache.prefix_reuse == "exact",
@@ -257,9 +257,7 @@ def _short_kv_dtype(asked: str, shape: ModelShape, device: str, machine: Machine
     return torch.float8_e4m3fn
 
 
-def _blocks_in_memory(
-    config: EngineConfig, longest_tokens: int, limits: Limits, machine: Machine
-) -> int:
+def _blocks_in_memory(config: EngineConfig, limits: Limits, machine: Machine) -> int:
     asked_bytes = config.cache.kv_cache_bytes
     if asked_bytes is not None:
         if asked_bytes > machine.memory_bytes:
@@ -268,7 +266,7 @@ def _blocks_in_memory(
                 f"bytes of memory that this process may use; ask for less, or leave it out"
             )
         return _at_least_one(asked_bytes // limits.block_bytes, limits)
-    blocks_per_context = -(-longest_tokens // limits.block_tokens)
+    blocks_per_context = -(-limits.max_model_tokens // limits.block_tokens)
     # Each of the ranks on this machine has a pool.
     num_ranks = min(machine.num_local_ranks or config.parallel.num_ranks, config.parallel.num_ranks)
     affordable_bytes = int(machine.memory_bytes * _DEFAULT_MEMORY_SHARE) // num_ranks
