@@ -18,6 +18,7 @@ from tokenlight.kernels.case import Case
 from tokenlight.kernels.contract import PORTABLE, REFERENCE, TUNED, Op, Site, op
 from tokenlight.kernels.formats import FORMATS, Format
 from tokenlight.kernels.ops import OPS
+from tokenlight.kernels.plugins import Plugin
 
 ROOT = Path(__file__).parents[2]
 SITE = Site("cpu", torch.float32, torch.float32, None)
@@ -139,6 +140,18 @@ def test_what_compiles_a_gpus_kernels_is_a_version_as_well(has_triton, told, mon
     before = [__version__, torch.__version__]
     assert list(tuning.machine_facts.__wrapped__("cuda")[-2 - len(told) :]) == before + told
     assert tuning.machine_facts.__wrapped__("cpu")[-1] == torch.__version__
+
+
+def test_what_a_plugin_was_measured_as_ends_with_its_version(monkeypatch) -> None:
+    def facts(package: str) -> tuple[str, ...]:
+        works = Plugin(name="fast", package=package, added=("silu_mul/fast",))
+        broken = Plugin(name="broken", package="broken 1.0", error="no such library")
+        monkeypatch.setattr(tuning, "PLUGINS", [works, broken])
+        return tuning.machine_facts.__wrapped__("cpu")
+
+    before, after = facts("fast 1.0"), facts("fast 1.1")
+    assert set(before) ^ set(after) == {"fast 1.0", "fast 1.1"}
+    assert "broken 1.0" not in before
 
 
 @pytest.mark.parametrize("name", ["rms_norm", "rope_write_kv_", "silu_mul", "sample"])

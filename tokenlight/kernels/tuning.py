@@ -29,6 +29,7 @@ from tokenlight.kernels.contract import REFERENCE, Implementation, Op, Site
 from tokenlight.kernels.formats import Format
 from tokenlight.kernels.machine import features, has_triton
 from tokenlight.kernels.ops import OPS
+from tokenlight.kernels.plugins import PLUGINS
 
 _log = get_log("kernels")
 
@@ -114,7 +115,8 @@ def machine_facts(device: str) -> tuple[str, ...]:
     else:
         name = f"{_processor()}, {torch.get_num_threads()} threads"
     compilers = [version("triton")] if device == "cuda" and has_triton() else []
-    return (name, *sorted(features(device)), __version__, torch.__version__, *compilers)
+    plugins = [plugin.package for plugin in PLUGINS if plugin.added]
+    return (name, *sorted(features(device)), *plugins, __version__, torch.__version__, *compilers)
 
 
 def _processor() -> str:
