@@ -79,7 +79,8 @@ def _shapes(fields: GenerationFields) -> list[Shape]:
     if asked is not None:
         at = "structured_outputs"
         found += [
-            _json(f"{at}.json", {"type": "object"} if asked.json_object else asked.json),
+            _json(f"{at}.json", asked.json),
+            _json(f"{at}.json_object", {"type": "object"} if asked.json_object else None),
             _regex(f"{at}.regex", asked.regex),
             _choice(f"{at}.choice", asked.choice),
             _grammar(f"{at}.grammar", asked.grammar),

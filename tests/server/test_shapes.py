@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Of several shapes that one request asks for, none is dropped: it is refused by name."""
+
+from itertools import combinations
+
+import pytest
+
+from tokenlight.base.errors import InvalidRequest
+from tokenlight.server.decoding.shapes import decode_shape
+from tokenlight.server.schemas.parameters import GenerationFields, StructuredOutputs
+
+ASKED = {
+    "json": {"type": "integer"},
+    "json_object": True,
+    "regex": "a",
+    "choice": ["b"],
+    "grammar": 'start: "c"',
+}
+
+
+@pytest.mark.parametrize("names", list(combinations(ASKED, 2)), ids=" ".join)
+def test_two_shapes_are_refused(names):
+    asked = StructuredOutputs(**{name: ASKED[name] for name in names})
+    with pytest.raises(InvalidRequest, match="both say what the answer must look like") as refused:
+        decode_shape(GenerationFields(structured_outputs=asked))
+    assert all(f"'structured_outputs.{name}'" in refused.value.message for name in names)
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_shape_is_known_by_the_field_that_asks_for_it(name):
+    asked = StructuredOutputs(**{name: ASKED[name]})
+    shape = decode_shape(GenerationFields(structured_outputs=asked))
+    assert shape is not None
+    assert shape.param == f"structured_outputs.{name}"
