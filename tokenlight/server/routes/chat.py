@@ -58,6 +58,7 @@ async def create_chat_completion(request: Request) -> Response | ASGIApp:
         prompt.grammar,
         prompt.thinking,
     )
+    svc.check_num_choices(admitted.num_choices)
     answering = _Answering(svc, body, prompt, admitted, known)
     headers = {
         **limit_headers([admitted]),
