@@ -34,6 +34,7 @@ from tokenlight.server.routes import (
     tokenize,
     version,
 )
+from tokenlight.server.schemas.endpoint import served_path
 from tokenlight.server.schemas.openapi import openapi_document
 from tokenlight.server.services import Services
 
@@ -118,7 +119,7 @@ _HINTS = (
 
 def _meant(request: Request) -> str | None:
     """The path that a wrong base URL has made this one of, and how to mend it; None: who knows."""
-    path = request.url.path.removeprefix(request.scope.get("root_path", ""))
+    path = served_path(request.scope)
     known = {endpoint.path for endpoint in ENDPOINTS}
     for typed, served, why in _HINTS:
         meant = path.replace(typed, served, 1)

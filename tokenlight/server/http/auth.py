@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tokenlight.base.errors import InvalidApiKey
-from tokenlight.server.schemas.endpoint import Endpoint
+from tokenlight.server.schemas.endpoint import Endpoint, served_path
 from tokenlight.server.services import sent_key
 
 
@@ -37,7 +37,7 @@ class Auth:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            path = served_path(scope)
             if path in self._admin_paths:
                 if not self._admin_keys:
                     raise InvalidApiKey(

@@ -23,13 +23,15 @@ from tokenlight.server.errors import error_response
 from tokenlight.server.http.sse import FAULT, ClientGone
 from tokenlight.server.messages.errors import messages_error, speaks_messages
 from tokenlight.server.metrics import Metrics
+from tokenlight.server.schemas.endpoint import served_path
 
 _log = get_log("server")
 
 # What we repeat in a header and write to a log must be harmless in both.
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:@/+=-]{1,128}")
 _CLIENT_GONE = 499
-_QUIET_PATHS = frozenset({"/health", "/metrics"})
+# What is asked every few seconds by those who watch the server.
+_QUIET_PATHS = frozenset({"/health", "/ready", "/metrics"})
 
 
 class Trace:
@@ -103,7 +105,7 @@ class _Exchange:
             status=self.status,
             ms=round((now_s() - self._start_s) * 1000, 1),
         )
-        if self.scope["path"] in _QUIET_PATHS:
+        if served_path(self.scope) in _QUIET_PATHS:
             _log.debug(line)
         else:
             _log.info(line)

@@ -10,6 +10,7 @@ from tokenlight.base import errors as e
 from tokenlight.base.errors import TokenLightError
 from tokenlight.server.errors import http_error
 from tokenlight.server.messages.schema import MessagesError, MessagesErrorResponse
+from tokenlight.server.schemas.endpoint import served_path
 
 _TYPE_OF_STATUS = {
     400: "invalid_request_error",
@@ -44,7 +45,8 @@ def failure_event(error: TokenLightError) -> bytes:
 
 def speaks_messages(scope: Scope) -> bool:
     """Whether a request is of this protocol, by its path or by the version that it names."""
-    return scope["path"].startswith("/v1/messages") or (
-        scope["path"].startswith("/v1/models")
+    path = served_path(scope)
+    return path.startswith("/v1/messages") or (
+        path.startswith("/v1/models")
         and any(name == b"anthropic-version" for name, _ in scope["headers"])
     )

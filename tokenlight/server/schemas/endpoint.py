@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
 Schema = type[msgspec.Struct]
 
@@ -36,6 +36,12 @@ class Endpoint:
 
     def route(self) -> Route:
         return Route(self.path, self.handler, methods=[self.method])
+
+
+def served_path(scope: Scope) -> str:
+    """A request's path as endpoints have it, without --root-path, which uvicorn puts before it."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 def json_response(
