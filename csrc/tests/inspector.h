@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -141,10 +143,16 @@ struct Inspector {
         while (scheduler.groups_[group].pool != block.pool_) ++group;
         return group;
     }
-    void EachRow(const std::function<void(std::int64_t step, const StepRow&)>& visit) const {
+    void EachRow(const std::function<void(std::int64_t step, const StepRow&,
+                                          std::span<const std::int32_t> drafts)>& visit) const {
         const StepLedger& ledger = scheduler.ledger_;
         for (std::int64_t step = ledger.oldest_; step < ledger.next_; ++step) {
-            for (const StepRow& row : ledger.at(step).rows) visit(step, row);
+            const std::span<const std::int32_t> drafts(ledger.at(step).draft_ids);
+            for (const StepRow& row : ledger.at(step).rows) {
+                const auto num_drafts = static_cast<std::size_t>(std::max(0, row.num_samples - 1));
+                visit(step, row,
+                      drafts.subspan(static_cast<std::size_t>(row.first_draft), num_drafts));
+            }
         }
     }
 };

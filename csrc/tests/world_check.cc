@@ -270,13 +270,15 @@ Hash128 Run::Digest() const {
         out.Put(request.num_preemptions);
         out.Put(request.num_tokens());
     });
-    inspector.EachRow([&](std::int64_t step, const StepRow& row) {
-        out.Put(step - scheduler_->stats().num_steps);
-        out.Put(Raw(row.id));
-        out.Put(Raw(row.slot));
-        out.Put(row.num_tokens);
-        out.Put(row.num_samples);
-    });
+    inspector.EachRow(
+        [&](std::int64_t step, const StepRow& row, std::span<const std::int32_t> drafts) {
+            out.Put(step - scheduler_->stats().num_steps);
+            out.Put(Raw(row.id));
+            out.Put(Raw(row.slot));
+            out.Put(row.num_tokens);
+            out.Put(row.num_samples);
+            for (const std::int32_t draft : drafts) out.Put(draft);
+        });
     inspector.EachRetired([&](std::int64_t, const Holdings& holdings) { put_holdings(holdings); },
                           put_block, [&](std::int64_t, SlotId slot) { out.Put(Raw(slot)); });
     for (const SlotId slot : inspector.free_slots()) out.Put(Raw(slot));
