@@ -240,7 +240,8 @@ void BindScheduler(nb::module_& m) {
                 face.core().Propose(control::RequestId{id}, Ids(draft_token_ids));
             },
             "id"_a, "draft_token_ids"_a.noconvert(),
-            "Tokens that may follow, to be judged by the request's next step.")
+            "Tokens that may follow, to be judged by the request's next step. Ignored while a step "
+            "in flight samples for it.")
         .def("plan", Plan, "now_us"_a, nb::keep_alive<0, 1>(),
              "The next step, or None when there is nothing to plan now.")
         .def("commit", Commit, "guard"_a, "sampled_token_ids"_a.noconvert(),

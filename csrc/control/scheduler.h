@@ -101,8 +101,9 @@ class Scheduler {
     [[nodiscard]] Fault Submit(const Submission& submission);
     // False when the request is unknown or has finished.
     bool Abort(RequestId id);
-    // Tokens that may follow, to be judged by the next step. Ignored when they cannot be used, and
-    // dropped when that step has no room for the request.
+    // Tokens that may follow, to be judged by the next step. Ignored when they cannot be used,
+    // while a step in flight samples for the request for one, and dropped when that step has no
+    // room.
     void Propose(RequestId id, std::span<const std::int32_t> draft_token_ids);
 
     // A guard was dropped: nothing can be planned or committed any more.

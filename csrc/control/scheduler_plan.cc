@@ -79,10 +79,9 @@ bool Scheduler::CanDecode(const Decoding& decoding) const {
            request.num_sampled() + progress.num_sampling < request.max_new_tokens;
 }
 
-// Drafts need their first token on the host, and a model whose state can be taken back.
+// Drafts need a model whose state can be taken back.
 std::int32_t Scheduler::DraftsToPlan(const Decoding& decoding, std::int32_t budget) const {
     const Request& request = *decoding.resident.request;
-    if (decoding.resident.progress.num_sampling > 0) return 0;
     const bool has_state = std::ranges::any_of(groups_, [](const CacheGroup& group) {
         return group.config.kind == GroupKind::kRecurrent;
     });

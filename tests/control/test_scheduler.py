@@ -240,6 +240,22 @@ def test_a_draft_that_found_no_room_is_not_added_to_the_next_ones():
     finish(scheduler, device)
 
 
+@pytest.mark.parametrize("drafts", [(), (7, 7)], ids=["a token", "drafts"])
+def test_a_draft_that_comes_while_a_step_samples_is_ignored(drafts):
+    """It would be judged a step later, in another place, beside what is proposed for that step."""
+    scheduler, device = make(overlap=1)
+    scheduler.submit(1, ids(1, 2, 3), max_new_tokens=12)
+    step(scheduler, device)
+    scheduler.propose(1, ids(*drafts))
+    plan = scheduler.plan(0)
+    assert plan.sampled_requests.tolist() == [0] * (1 + len(drafts))
+    scheduler.propose(1, ids(7, 7, 7))
+    scheduler.commit(plan.guard, device.execute(plan), ids(1))
+    plan, _ = step(scheduler, device)
+    assert plan.sampled_requests.tolist() == [0]
+    finish(scheduler, device)
+
+
 def test_counts_of_a_run():
     scheduler, device = make()
     scheduler.submit(1, ids(*range(9)), max_new_tokens=3)

@@ -304,7 +304,9 @@ class Scheduler:
         """False when the request is unknown or has finished."""
 
     def propose(self, id: int, draft_token_ids: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
-        """Tokens that may follow, to be judged by the request's next step."""
+        """
+        Tokens that may follow, to be judged by the request's next step. Ignored while a step in flight samples for it.
+        """
 
     def plan(self, now_us: int) -> StepPlan | None:
         """The next step, or None when there is nothing to plan now."""
