@@ -3,8 +3,10 @@
 
 from itertools import combinations
 
+import httpx
 import pytest
 
+from tests.server.running import running
 from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.decoding.shapes import decode_shape
 from tokenlight.server.schemas.parameters import GenerationFields, StructuredOutputs
@@ -32,3 +34,19 @@ def test_a_shape_is_known_by_the_field_that_asks_for_it(name):
     shape = decode_shape(GenerationFields(structured_outputs=asked))
     assert shape is not None
     assert shape.param == f"structured_outputs.{name}"
+
+
+def test_a_kind_of_shape_that_nobody_knows_is_refused():
+    unknown = {"type": "yaml", "schema": {"type": "integer"}}
+    say = [{"role": "user", "content": "hi"}]
+    bodies = {
+        "/v1/chat/completions": {"messages": say, "response_format": unknown},
+        "/v1/responses": {"input": "hi", "text": {"format": unknown}},
+        "/v1/messages": {"messages": say, "output_config": {"format": unknown}},
+    }
+    with running() as server:
+        for path, body in bodies.items():
+            answer = httpx.post(server.url + path, json=body)
+            assert answer.status_code == 400, path
+            assert "json_schema" in answer.json()["error"]["message"]
+    assert not server.engine.seen

@@ -231,7 +231,12 @@ def _reasoning(body: PromptFields) -> ReasoningWish:
 
 def _shape(body: PromptFields) -> Shape | None:
     asked = body.output_config.format if body.output_config else None
-    if not asked or asked.get("type") != "json_schema":
+    if not asked:
         return None
+    if asked.get("type") != "json_schema":
+        raise InvalidRequest(
+            f"'output_config.format.type' must be json_schema, got {asked.get('type')!r}",
+            param="output_config.format.type",
+        )
     at = "output_config.format.schema"
     return schema_shape(asked.get("schema"), param=at, field=at)

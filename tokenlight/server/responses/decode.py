@@ -206,13 +206,21 @@ def _reasoning_text(item: Item) -> str:
 
 
 def _shape(asked: dict[str, Any] | None) -> Shape | None:
-    kind = (asked or {}).get("type")
-    if asked is None or kind not in ("json_schema", "json_object"):
+    if not asked:
         return None
-    if kind == "json_object":
-        return Shape(json_schema={"type": "object"}, param="text.format")
-    at = "text.format.schema"
-    return schema_shape(asked.get("schema"), param=at, field=at)
+    match asked.get("type"):
+        case "text":
+            return None
+        case "json_object":
+            return Shape(json_schema={"type": "object"}, param="text.format")
+        case "json_schema":
+            at = "text.format.schema"
+            return schema_shape(asked.get("schema"), param=at, field=at)
+        case kind:
+            raise InvalidRequest(
+                f"'text.format.type' must be text, json_object or json_schema, got {kind!r}",
+                param="text.format.type",
+            )
 
 
 def _call_id(item: Item) -> str:

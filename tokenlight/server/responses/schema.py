@@ -2,7 +2,7 @@
 """POST /v1/responses and what hangs on it: what comes in and what goes out.
 
 Input items and tools come in as plain objects: clients send kinds that no schema of today lists,
-and one of them must not end a session. `decode.py` and `tools.py` say what becomes of each.
+and one of them must not end a session. `decode.py` and `openai_tools.py` say what becomes of each.
 """
 
 from __future__ import annotations
