@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GET /ready: what a load balancer asks; 503 too while the server is healthy and full."""
+"""GET /ready: what a load balancer asks; 429 while the server is healthy and full."""
 
 from __future__ import annotations
 
