@@ -16,6 +16,7 @@ from tokenlight.server.admission import INLINE_CHARS
 from tokenlight.server.answer.prompt import make_prompt
 from tokenlight.server.chat.decode import checked_variables
 from tokenlight.server.decoding.notes import Notes
+from tokenlight.server.decoding.openai_tools import decode_tools
 from tokenlight.server.services import Services
 from tokenlight.text.conversation import Conversation, Message, decode_messages
 
@@ -46,22 +47,26 @@ async def _made(length: int, make: Callable[[], _Result]) -> _Result:
 async def messages_token_ids(
     svc: Services,
     messages: Sequence[Message],
+    notes: Notes,
     *,
+    tools: Sequence[dict[str, Any]],
     add_generation_prompt: bool | None,
     variables: Mapping[str, Any] | None,
 ) -> list[int]:
-    """Messages through the model's chat template.
+    """Messages and tools through the model's chat template; what was mended goes to `notes`.
 
     Raises:
-        InvalidRequest: the template refuses them.
+        InvalidRequest: the template refuses them, or a tool is malformed.
         UnsupportedParameter: they have more than text in them.
     """
+    known = decode_tools(tools, notes)
     conversation = Conversation(
         turns=decode_messages(messages),
+        tools=tuple(found.tool for found in known.values()),
         opens_answer=add_generation_prompt is not False,
         variables=checked_variables(variables),
     )
-    prompt = await make_prompt(svc, conversation, Notes())
+    prompt = await make_prompt(svc, conversation, notes)
     return prompt.token_ids
 
 

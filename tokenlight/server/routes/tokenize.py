@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tokenlight.base.errors import InvalidRequest
+from tokenlight.server.decoding.notes import Notes
 from tokenlight.server.http.body import decode_body, read_body
 from tokenlight.server.prompts import messages_token_ids, text_token_ids, token_texts
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
@@ -19,7 +20,8 @@ async def tokenize(request: Request) -> Response:
     svc = services(request)
     body = decode_body(await read_body(request, svc.config.max_body_bytes), TokenizeRequest)
     svc.check_model(body.model)
-    token_ids = await _token_ids(svc, body)
+    notes = Notes()
+    token_ids = await _token_ids(svc, body, notes)
     texts = await token_texts(svc, token_ids) if body.return_token_strs else UNSET
     return json_response(
         Tokenized(
@@ -27,11 +29,12 @@ async def tokenize(request: Request) -> Response:
             max_model_len=svc.engine.facts.max_model_tokens,
             tokens=token_ids,
             token_strs=texts,
-        )
+        ),
+        headers=notes.headers(),
     )
 
 
-async def _token_ids(svc: Services, body: TokenizeRequest) -> list[int]:
+async def _token_ids(svc: Services, body: TokenizeRequest, notes: Notes) -> list[int]:
     if (body.prompt is None) == (body.messages is None):
         raise InvalidRequest("send either 'prompt' or 'messages'", param="prompt")
     if body.messages is None:
@@ -39,6 +42,8 @@ async def _token_ids(svc: Services, body: TokenizeRequest) -> list[int]:
     return await messages_token_ids(
         svc,
         body.messages,
+        notes,
+        tools=body.tools or (),
         add_generation_prompt=body.add_generation_prompt,
         variables=body.chat_template_kwargs,
     )

@@ -18,6 +18,8 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     prompt: str | None = None
     messages: Annotated[list[Message], Meta(min_length=1)] | None = None
+    tools: list[dict[str, Any]] | None = None
+    """Messages only: what the model may call, as in a chat."""
     add_special_tokens: bool | None = None
     """Prompts only: begin with the begin-of-text token. Default: as the model wants it."""
     add_generation_prompt: bool | None = None
