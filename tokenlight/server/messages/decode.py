@@ -56,6 +56,8 @@ def decode_conversation(body: PromptFields, notes: Notes) -> Conversation:
     if system:
         turns.insert(0, Turn("system", tuple(map(Text, system))))
     tools = tuple(_tools(body.tools or (), notes))
+    if body.mcp_servers:
+        notes.add("ignored", {"mcp_servers": len(body.mcp_servers)})
     choice = body.tool_choice or ToolChoiceField(type="auto")
     return Conversation(
         turns=tuple(turns),

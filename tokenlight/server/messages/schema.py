@@ -54,6 +54,8 @@ class PromptFields(msgspec.Struct, frozen=True, kw_only=True):
     messages: Annotated[list[InputMessage], Meta(min_length=1)]
     system: str | list[Block] | None = None
     tools: list[dict[str, Any]] | None = None
+    mcp_servers: list[Any] | None = None
+    """Left out and named, as all that runs on the vendor's servers."""
     tool_choice: ToolChoiceField | None = None
     thinking: ThinkingField | None = None
     output_config: OutputConfig | None = None

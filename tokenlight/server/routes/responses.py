@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from tokenlight.base.clock import unix_s
-from tokenlight.base.errors import ContextTooLong, InvalidRequest
+from tokenlight.base.errors import ContextTooLong, InvalidRequest, UnsupportedParameter
 from tokenlight.server.admission import Admitted, admit, constrained, limit_headers
 from tokenlight.server.answer.answer import Ended, answer
 from tokenlight.server.answer.explain import prefix_headers
@@ -42,6 +42,7 @@ from tokenlight.server.store import StoredResponse
 from tokenlight.text.conversation import Turn
 
 _SEALED = "reasoning.encrypted_content"
+_LOGPROBS = "message.output_text.logprobs"
 
 
 async def create_response(request: Request) -> Response | ASGIApp:
@@ -50,6 +51,8 @@ async def create_response(request: Request) -> Response | ASGIApp:
     data = await read_body(request, svc.config.max_body_bytes)
     body = decode_body(data, ResponsesRequest, RESPONSES)
     svc.check_model(body.model)
+    if _LOGPROBS in (body.include or ()):
+        raise UnsupportedParameter("include", advice=f"leave {_LOGPROBS!r} out")
     notes = Notes()
     try:
         asked = await _ask(svc, request, body, notes)
