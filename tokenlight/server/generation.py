@@ -46,6 +46,11 @@ class Piece:
     """Of the prompt's tokens from the second on; in the choice's first piece, when asked for."""
 
 
+def token_ids_of(pieces: Sequence[Piece]) -> list[int]:
+    """All that these pieces have, in their order."""
+    return [token_id for piece in pieces for token_id in piece.token_ids]
+
+
 async def generate_choice(
     svc: Services, admitted: Admitted, choice: int, *, index: int
 ) -> AsyncGenerator[Piece, None]:

@@ -13,7 +13,7 @@ from tokenlight.server.admission import Admitted
 from tokenlight.server.answer.answer import Ended
 from tokenlight.server.answer.items import Change, Closed, Grew, Item, Opened
 from tokenlight.server.decoding.openai_tools import KnownTool, custom_input
-from tokenlight.server.generation import Piece, Tally
+from tokenlight.server.generation import Piece, Tally, token_ids_of
 from tokenlight.server.http.sse import sse_event
 from tokenlight.server.logprobs import chat_logprobs, prompt_logprobs
 from tokenlight.server.schemas.chat import (
@@ -37,10 +37,6 @@ def finish_reason(ended: Ended) -> FinishReason:
     if ended.finish_reason == "stop" and ended.has_calls:
         return "tool_calls"
     return ended.finish_reason
-
-
-def token_ids_of(pieces: Sequence[Piece]) -> list[int]:
-    return [token_id for piece in pieces for token_id in piece.token_ids]
 
 
 class ChatEncoder:

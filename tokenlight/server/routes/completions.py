@@ -17,7 +17,7 @@ from tokenlight.base.clock import unix_s
 from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.admission import Admitted, admit, constrained, limit_headers
 from tokenlight.server.decoding.shapes import decode_shape, shape_grammar
-from tokenlight.server.generation import FinishReason, Piece, Tally, generate
+from tokenlight.server.generation import FinishReason, Piece, Tally, generate, token_ids_of
 from tokenlight.server.http.body import decode_body, read_body
 from tokenlight.server.http.sse import DONE, EventStream, sse_event, until_disconnect
 from tokenlight.server.logprobs import (
@@ -136,7 +136,7 @@ async def _collect(
                 index=i,
                 text=texts[i],
                 finish_reason=reasons[i],
-                token_ids=_ids(pieces_of[i]) if owner.returns_ids else UNSET,
+                token_ids=token_ids_of(pieces_of[i]) if owner.returns_ids else UNSET,
                 logprobs=_logprobs(
                     svc,
                     owner,
@@ -151,10 +151,6 @@ async def _collect(
         ],
         usage=tally.usage(),
     )
-
-
-def _ids(pieces: Sequence[Piece]) -> list[int]:
-    return [token_id for piece in pieces for token_id in piece.token_ids]
 
 
 def _logprobs(
