@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from tokenlight.base.errors import InvalidRequest
 from tokenlight.text.conversation import Shape
 
@@ -15,11 +13,6 @@ def string_of(sent: dict[str, Any], key: str) -> str:
     """A field that is a text; "" where it is missing or anything else."""
     value = sent.get(key)
     return value if isinstance(value, str) else ""
-
-
-def json_text(value: object) -> str:
-    """As the arguments of a call are written."""
-    return msgspec.json.encode(value).decode()
 
 
 def schema_shape(schema: object, *, param: str, field: str) -> Shape:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
-from tokenlight.server.decoding.fields import json_text, schema_shape, string_of
+from tokenlight.server.decoding.fields import schema_shape, string_of
 from tokenlight.server.decoding.notes import Notes
 from tokenlight.server.decoding.sealed import unseal
 from tokenlight.server.messages.client_tools import schema_of_client_tool
@@ -41,6 +41,7 @@ from tokenlight.text.conversation import (
     ToolChoice,
     ToolResult,
     Turn,
+    written_arguments,
 )
 
 
@@ -101,8 +102,7 @@ def _user_block(where: str, block: Block, notes: Notes) -> Iterable[Part]:
 def _assistant_block(where: str, block: Block, notes: Notes) -> Iterable[Part]:
     match block.get("type"):
         case "tool_use":
-            arguments = block.get("input")
-            written = arguments if isinstance(arguments, str) else json_text(arguments or {})
+            written = written_arguments(block.get("input"))
             return [ToolCall(string_of(block, "id"), string_of(block, "name"), written)]
         case "thinking":
             text = string_of(block, "thinking") or unseal(string_of(block, "signature"))

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
-from tokenlight.server.decoding.fields import json_text, schema_shape, string_of
+from tokenlight.server.decoding.fields import schema_shape, string_of
 from tokenlight.server.decoding.notes import Notes
 from tokenlight.server.decoding.openai_tools import (
     KnownTool,
@@ -43,6 +43,8 @@ from tokenlight.text.conversation import (
     ToolCall,
     ToolResult,
     Turn,
+    json_text,
+    written_arguments,
 )
 
 _ROLES: dict[str, Role] = {
@@ -139,8 +141,7 @@ def _message(where: str, item: Item, notes: Notes) -> tuple[Role, tuple[Part, ..
 
 
 def _function_call(item: Item) -> ToolCall:
-    arguments = item.get("arguments")
-    written = arguments if isinstance(arguments, str) else json_text(arguments or {})
+    written = written_arguments(item.get("arguments"))
     name = visible_name(string_of(item, "name"), string_of(item, "namespace"))
     return ToolCall(_call_id(item), name, written)
 

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversations: one model for every protocol, mended, and rendered by the model's own template."""
 
-from tokenlight.text.conversation.arguments import spelled_object
+from tokenlight.text.conversation.arguments import (
+    json_text,
+    spelled_object,
+    written_arguments,
+)
 from tokenlight.text.conversation.mend import mend
 from tokenlight.text.conversation.messages import (
     CUSTOM_INPUT,
@@ -48,6 +52,7 @@ __all__ = [
     "Traits",
     "Turn",
     "decode_messages",
+    "json_text",
     "make_rendering",
     "mend",
     "read_messages",
@@ -55,4 +60,5 @@ __all__ = [
     "render_text",
     "spelled_object",
     "without_volatile",
+    "written_arguments",
 ]

@@ -6,10 +6,22 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 from tokenlight.base.surrogates import replace_lone_surrogates
 
 BROKEN_KEY = "unparsed"
 """The one key of the object that stands for arguments that spell none."""
+
+
+def json_text(value: object) -> str:
+    """As the arguments of a call are written."""
+    return msgspec.json.encode(value).decode()
+
+
+def written_arguments(sent: object) -> str:
+    """Arguments as they were sent: a text as it is, all else as JSON; none are an empty object."""
+    return sent if isinstance(sent, str) else json_text(sent or {})
 
 
 def spelled_object(text: str) -> dict[str, Any] | None:

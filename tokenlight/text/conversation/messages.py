@@ -19,6 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from tokenlight.base.errors import InvalidRequest, UnsupportedParameter
+from tokenlight.text.conversation.arguments import written_arguments
 from tokenlight.text.conversation.turns import (
     UNSEEN,
     Part,
@@ -130,12 +131,8 @@ def _call(where: str, call: object) -> ToolCall:
         arguments = function.get("arguments")
     else:
         raise InvalidRequest(f"{where!r} must be an object with a function", param=where)
-    written = arguments if isinstance(arguments, str) else _json(arguments or {})
+    written = written_arguments(arguments)
     name = function.get("name")
     return ToolCall(
         id if isinstance(id, str) else "", name if isinstance(name, str) else "", written
     )
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
