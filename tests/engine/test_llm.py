@@ -154,6 +154,12 @@ def test_one_bad_prompt_ends_the_call_and_leaves_the_engine_well(llm):
     assert llm.generate("a", GREEDY, max_tokens=2)[0].num_sampled_tokens == 2
 
 
+@pytest.mark.parametrize("sampling", [{"temperature": 1}, "stop"])
+def test_what_stands_in_samplings_place_is_refused_by_its_type(llm, sampling):
+    with pytest.raises(InvalidRequest, match=f"SamplingParams.*got {type(sampling).__name__}"):
+        llm.generate("a", sampling, max_tokens=1)
+
+
 def test_threads_share_it(llm):
     prompts = [f"the {word}" for word in ("rain", "sea", "in", "on", "at", "he")]
     expected = [c.text for c in llm.generate(prompts, GREEDY, max_tokens=30)]

@@ -92,6 +92,11 @@ def test_sampling_out_of_range_is_refused_by_name(name, value):
         {"max_new_tokens": 2.5},
         {"priority": "high"},
         {"request_id": 7},
+        {"sampling": wire.SamplingParams(temperature="hot")},
+        {"sampling": wire.SamplingParams(logit_bias={"a": 1})},
+        {"sampling": "hot"},
+        {"max_new_tokens": "5"},
+        {"stop_token_ids": ["x"]},
     ],
 )
 def test_a_wrong_type_is_refused_and_never_sent(changes):
@@ -106,3 +111,10 @@ def test_max_new_tokens_below_one_is_refused():
 
 def test_stop_tokens_that_the_model_cannot_sample_are_left_out():
     assert _make(stop_token_ids=(5, 100, -1, 1 << 40)).stop_token_ids == (5,)
+
+
+@pytest.mark.parametrize("priority", [1 << 31, -(1 << 31) - 1, 1 << 70])
+def test_a_priority_that_the_scheduler_cannot_hold_is_refused(priority):
+    with pytest.raises(InvalidRequest, match="priority must be") as refused:
+        _make(priority=priority)
+    assert refused.value.param == "priority"

@@ -240,6 +240,11 @@ def _each(
 ) -> Sequence[SamplingParams]:
     if isinstance(sampling, SamplingParams):
         return [sampling] * num_prompts
+    if not all(isinstance(each, SamplingParams) for each in sampling):
+        raise InvalidRequest(
+            f"sampling must be SamplingParams, or one each, got {type(sampling).__name__}",
+            param="sampling",
+        )
     if len(sampling) != num_prompts:
         raise InvalidRequest(
             f"there are {num_prompts} prompts and {len(sampling)} sampling parameters; "

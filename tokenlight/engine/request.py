@@ -24,9 +24,21 @@ def make_request(
     """Check against the model's facts.
 
     Raises:
-        InvalidRequest: an empty prompt, a token outside the vocabulary, a number out of its range.
+        InvalidRequest: a wrong type, an empty prompt, a token outside the vocabulary, a number out
+            of its range.
         ContextTooLong: the prompt alone does not fit.
     """
+    request = _typed(
+        wire.Generate(
+            request_id=request_id,
+            prompt_token_ids=b"",
+            sampling=sampling,
+            max_new_tokens=max_new_tokens,
+            stop_token_ids=tuple(stop_token_ids),
+            priority=priority,
+            cache_salt=cache_salt,
+        )
+    )
     num_tokens = len(prompt_token_ids)
     if num_tokens == 0:
         raise InvalidRequest("the prompt is empty; send at least one token", param="prompt")
@@ -36,20 +48,18 @@ def make_request(
         raise InvalidRequest(
             f"max_tokens must be at least 1, got {max_new_tokens}", param="max_tokens"
         )
-    _check_sampling(sampling)
-    _check_biases(sampling, facts.vocab_size)
-    request = wire.Generate(
-        request_id=request_id,
-        prompt_token_ids=b"",
-        sampling=sampling,
+    if not -(1 << 31) <= priority < 1 << 31:
+        raise InvalidRequest(
+            f"priority must be from -2^31 to 2^31 - 1, got {priority}", param="priority"
+        )
+    _check_sampling(request.sampling)
+    _check_biases(request.sampling, facts.vocab_size)
+    return msgspec.structs.replace(
+        request,
+        prompt_token_ids=_packed(prompt_token_ids, facts.vocab_size),
         max_new_tokens=min(max_new_tokens, facts.max_model_tokens - num_tokens),
-        stop_token_ids=tuple(t for t in stop_token_ids if 0 <= t < facts.vocab_size),
-        priority=priority,
-        cache_salt=cache_salt,
+        stop_token_ids=tuple(t for t in request.stop_token_ids if 0 <= t < facts.vocab_size),
     )
-    _check_types(request)
-    packed = _packed(prompt_token_ids, facts.vocab_size)
-    return msgspec.structs.replace(request, prompt_token_ids=packed)
 
 
 def _check_biases(sampling: wire.SamplingParams, vocab_size: int) -> None:
@@ -62,10 +72,11 @@ def _check_biases(sampling: wire.SamplingParams, vocab_size: int) -> None:
             )
 
 
-def _check_types(request: wire.Generate) -> None:
+def _typed(request: wire.Generate) -> wire.Generate:
     """A wrong type would be dropped by the engine's decoder, and its caller would wait for ever."""
     try:
-        wire.decode_to_engine(wire.encode(request))
+        plain = msgspec.to_builtins(request, builtin_types=(bytes,))
+        return msgspec.convert(plain, wire.Generate)
     except (msgspec.ValidationError, TypeError) as fault:
         raise InvalidRequest(f"a parameter has the wrong type: {fault}") from None
 
