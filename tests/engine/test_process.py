@@ -22,7 +22,7 @@ import pytest
 from tests.engine.test_client import PROMPT, config, is_at_rest, start, until
 from tests.models.tiny import write_tiny_llama
 from tests.processes import children, cpu_s, is_running
-from tokenlight.base.errors import EngineDead, EngineStalled, InternalError
+from tokenlight.base.errors import EngineDead, EngineError, EngineStalled
 from tokenlight.config import EngineConfig, SchedulerConfig
 from tokenlight.engine.client import AsyncLLM
 
@@ -272,8 +272,9 @@ async def test_an_engine_whose_every_step_fails_says_so_and_ends(tiny_path, tmp_
     monkeypatch.syspath_prepend(tmp_path)  # the engine imports what its parent does
     llm = await AsyncLLM.start(config(tiny_path))
     for name in "abc":
-        with pytest.raises(InternalError, match=f"request {name}: .*broken for good"):
+        with pytest.raises(EngineError, match=f"request {name}: .*broken for good") as failed:
             await anext(start(llm, name))
+        assert failed.value.code == "engine_error"
     async with asyncio.timeout(60):
         assert "ended with exit code 1" in str(await llm.wait_dead())
     assert isinstance(llm.health(), EngineDead)

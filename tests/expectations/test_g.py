@@ -39,7 +39,7 @@ def test_t_g1(model, tmp_path):
             if number % 2:
                 assert (answer.status_code, answer.json()["error"]["code"]) == (
                     500,
-                    "internal_error",
+                    "engine_error",
                 )
                 assert "not finite" in answer.json()["error"]["message"]
             else:

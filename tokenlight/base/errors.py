@@ -19,7 +19,7 @@
     |  |- InvalidApiKey         missing or wrong key
     |  |- BodyTooLarge          more bytes than the server reads
     |  '- RequestTooSlow        it took longer to arrive than the server waits
-    '- EngineError              the server's fault or state; the request may be sent again
+    '- EngineError              the server's fault or state; by itself: this request failed alone
        |- EngineDead            the engine process has ended
        |- EngineStalled         the engine process makes no progress
        |- Overloaded            too many requests wait already

@@ -14,7 +14,6 @@ from tokenlight.base.errors import (
     EngineDead,
     EngineError,
     EngineStalled,
-    InternalError,
     InvalidRequest,
     Overloaded,
     ServerStopping,
@@ -143,7 +142,7 @@ class AsyncLLM:
             while True:
                 delta = await stream.next()
                 if delta.finish_reason == "error":
-                    raise InternalError(f"request {request.request_id}: {delta.error}")
+                    raise EngineError(f"request {request.request_id}: {delta.error}")
                 yield delta
                 if delta.finish_reason is not None:
                     return

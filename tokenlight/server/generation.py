@@ -15,7 +15,7 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from tokenlight import wire
-from tokenlight.base.errors import InternalError
+from tokenlight.base.errors import EngineError
 from tokenlight.server.admission import Admitted
 from tokenlight.server.schemas.parameters import StreamOptions
 from tokenlight.server.schemas.usage import Usage, make_usage
@@ -148,7 +148,7 @@ class Tally:
 
 def _finish(svc: Services, delta: wire.Delta) -> FinishReason | None:
     if delta.finish_reason == "error":
-        raise InternalError(delta.error or "the engine failed this request; it may be sent again")
+        raise EngineError(delta.error or "the engine failed this request; it may be sent again")
     if delta.finish_reason == "abort":
         svc.lifecycle.check_open()
     return delta.finish_reason
