@@ -207,21 +207,21 @@ async def start_services(config: ServerConfig, engine_config: EngineConfig) -> S
     """Start the engine; meanwhile, read what turns text into tokens. The engine is the caller's."""
     checkpoint = await asyncio.to_thread(open_model, config, engine_config)
     store = make_store(config)
-    reading = asyncio.create_task(asyncio.to_thread(_read_text, checkpoint, config))
-    try:
-        engine = await AsyncLLM.start(
+    starting = asyncio.create_task(
+        AsyncLLM.start(
             engine_config,
             max_unfinished=config.max_waiting,
             max_silence_s=config.stall_s,
             log_level=config.log_level,
         )
-    except BaseException:
-        reading.cancel()
-        raise
+    )
     try:
-        tokenizer, dialect = await reading
+        # What is wrong with a tokenizer is said at once, not when a large model has been loaded.
+        tokenizer, dialect = await asyncio.to_thread(_read_text, checkpoint, config)
+        engine = await starting
     except BaseException:
-        await engine.close()
+        store.close()
+        await _end(starting)
         raise
     name = config.served_model_names[0] if config.served_model_names else checkpoint.name
     return Services(
@@ -234,6 +234,14 @@ async def start_services(config: ServerConfig, engine_config: EngineConfig) -> S
         metrics=Metrics(name),
         store=store,
     )
+
+
+async def _end(starting: asyncio.Task[AsyncLLM]) -> None:
+    """Give back an engine that is being started, or has been."""
+    starting.cancel()
+    (started,) = await asyncio.gather(starting, return_exceptions=True)
+    if isinstance(started, AsyncLLM):
+        await started.close()
 
 
 def make_store(config: ServerConfig) -> ResponseStore:

@@ -40,7 +40,8 @@ def hugging_face_parts(checkpoint: Checkpoint, files: Mapping[str, Path]) -> Tok
         return _spm_parts(checkpoint, files["tokenizer.model"], config)
     raise UnsupportedCheckpoint(
         f"{checkpoint.path}: has neither tokenizer.json nor tokenizer.model; make one with "
-        f"transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+        f"transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...), or name another "
+        f"model's with --tokenizer"
     )
 
 
