@@ -76,9 +76,14 @@ struct Thread {
     std::unique_ptr<char[]> stack;
     bool has_begun, has_ended;
 };
+struct Reads {  // of shared memory: where the lanes' next reads are, in the order of each lane
+    u32 at[64][32];
+    int num_known[64] = {}, num_of_lane[32] = {};
+};
 struct Warp {
     Meeting meeting;
     u64 told[32][16];
+    Reads reads;
 };
 struct Block {
     Dim at;
@@ -211,6 +216,44 @@ extern "C" void written_ahead(void* at, size_t num_bytes) {
     on_cpu::ahead.push_back({(unsigned char*)at, {bytes, bytes + num_bytes}});
 }
 
+namespace on_cpu {
+
+inline int most_at_a_bank;  // words of a bank that lanes have wanted at once
+
+// A read of shared memory by a warp: a quarter of its lanes at once where each reads sixteen bytes,
+// half of them where eight.
+inline void CountBanks(const u32 (&at)[32], int num_bytes) {
+    const int lanes = 128 / num_bytes;
+    for (int first = 0; first < 32; first += lanes) {
+        std::vector<u32> words[32];
+        for (int i = first; i < first + lanes; ++i)
+            for (u32 word = at[i] / 4; word < (at[i] + num_bytes) / 4; ++word) {
+                auto& of_bank = words[word % 32];
+                if (std::find(of_bank.begin(), of_bank.end(), word) == of_bank.end())
+                    of_bank.push_back(word);
+            }
+        for (const auto& of_bank : words) most_at_a_bank = max(most_at_a_bank, (int)of_bank.size());
+    }
+}
+
+// What all lanes of a warp read, in one order.
+template <typename T>
+T Read(const void* p) {
+    Reads& reads = OwnWarp().reads;
+    int& own = reads.num_of_lane[Lane()];
+    const int slot = own++ % 64;
+    reads.at[slot][Lane()] = (const unsigned char*)p - Memory();
+    if (++reads.num_known[slot] == 32) {
+        CountBanks(reads.at[slot], sizeof(T));
+        reads.num_known[slot] = 0;
+    }
+    return *(const T*)p;
+}
+
+}  // namespace on_cpu
+
+extern "C" int most_at_a_bank() { return std::exchange(on_cpu::most_at_a_bank, 0); }
+
 #define threadIdx (on_cpu::self->at)
 #define blockIdx (on_cpu::self->block->at)
 #define gridDim (on_cpu::grid)
@@ -325,8 +368,12 @@ inline void Complete(u64* barrier, u32 bytes) {
 inline void WaitBarrier(u64* barrier, u32 parity) {
     while (((Bits*)barrier)->parity == parity) on_cpu::Yield();
 }
+inline u32 largest_copy;
+extern "C" u32 largest_copy_so_far() { return std::exchange(largest_copy, 0); }
 inline void CopyBulk(void* to, const void* from, u32 bytes, u64* barrier) {
     if ((u64)to % 16 || (u64)from % 16 || bytes % 16) std::abort();
+    SharedAddress((unsigned char*)to + bytes - 1);
+    largest_copy = max(largest_copy, bytes);
     std::memcpy(to, from, bytes);
     Complete(barrier, bytes);
 }

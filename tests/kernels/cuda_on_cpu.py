@@ -11,9 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 HEADER = Path(__file__).with_name("cuda_on_cpu.h")
 COMPILER = shutil.which("c++")
 DYNAMIC = re.compile(r"extern __shared__ __align__\(\d+\) unsigned char dynamic\[\];")
+READ = re.compile(r"\*\(const (uint[24])\*\)\((data|from|shared) \+")
 KEEP = """
 extern "C" void keep_low_halves(bool keeps) { keeps_low_halves = keeps; }
 """
@@ -54,6 +58,7 @@ def text_of(source: Path, kernels: Sequence[str], params: str) -> str:
         flags=re.M,
     )
     text = text.replace("Pack(of_row.y", "PackResult(of_row.y")
+    text = READ.sub(r"on_cpu::Read<\1>(\2 +", text)
     launches = "".join(LAUNCH.format(name=name, params=params) for name in kernels)
     return f'#include "{HEADER}"\n{text}{KEEP}{launches}'
 
@@ -74,6 +79,18 @@ class KernelOnCpu:
         )
 
 
+class Workspaces:
+    """Stands in for `cuda.workspace`: zeroed once; kernels leave it so where they count on it."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Tensor] = {}
+
+    def __call__(self, name: str, num_bytes: int, device: torch.device) -> Tensor:
+        if name not in self._kept or self._kept[name].numel() < num_bytes:
+            self._kept[name] = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
+        return self._kept[name]
+
+
 class SourceOnCpu:
     """Stands in for `cuda.Source`; compiled when it is made."""
 
@@ -92,6 +109,14 @@ class SourceOnCpu:
     def keep_low_halves(self, keeps: bool) -> None:
         """Of float32 results, what rounding to bfloat16 drops: it tells orders of sums apart."""
         self.library.keep_low_halves(keeps)
+
+    def most_at_a_bank(self) -> int:
+        """Words of one bank of shared memory that lanes wanted at once, since the last question."""
+        return self.library.most_at_a_bank()
+
+    def largest_copy(self) -> int:
+        """Bytes of the largest bulk copy to shared memory, since the last question."""
+        return self.library.largest_copy_so_far()
 
     def kernel(self, name: str, *, threads: int, shared_bytes: int = 0) -> KernelOnCpu:
         function = getattr(self.library, f"launch_{name}")

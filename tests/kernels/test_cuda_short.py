@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.kernels.cuda_on_cpu import COMPILER, SourceOnCpu
+from tests.kernels.cuda_on_cpu import COMPILER, SourceOnCpu, Workspaces
 from tokenlight.kernels.case import Case
 from tokenlight.kernels.cuda import Kernel
 from tokenlight.kernels.ops.paged_attention import SHORT_TOKENS, cases, cuda, cuda_short
@@ -64,14 +64,6 @@ def on_cpu(folder: Path) -> Iterator[Both]:
         folder,
         cluster=cuda.SHORT_CHUNKS,
     )
-    kept: dict[str, Tensor] = {}
-
-    def workspace(name: str, num_bytes: int, device: torch.device) -> Tensor:
-        """Zeroed once; the kernels leave it so where they count on it."""
-        if name not in kept or kept[name].numel() < num_bytes:
-            kept[name] = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
-        return kept[name]
-
     attend = cuda.attend
 
     def attend_behind(*args: Tensor, **kwargs) -> Tensor:
@@ -91,7 +83,7 @@ def on_cpu(folder: Path) -> Iterator[Both]:
         patch.object(cuda, "attend", attend_behind),
         patch.object(cuda, "_SOURCE", ring),
         patch.object(cuda_short, "_SOURCE", short),
-        patch.object(cuda, "workspace", workspace),
+        patch.object(cuda, "workspace", Workspaces()),
         patch.object(cuda, "num_multiprocessors", lambda: 132),
     ):
         yield Both(
