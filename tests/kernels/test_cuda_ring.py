@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decode attention's ring of shared memory: how it is filled from blocks of a size, and read.
+
+On the CPU from the kernel's own text (`cuda_on_cpu.py`); the equal bits on a device as well.
+"""
+
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.kernels.cuda_on_cpu import COMPILER, SourceOnCpu, Workspaces
+from tests.kernels.test_cuda_short import exact, make_case, worst_error
+from tokenlight.kernels.ops.paged_attention import cuda, cuda_short
+
+on_cpu = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+
+# Ends of chunks on each side of 16, 32 and 64 tokens; and windows that begin between them.
+EDGES = tuple((1, tokens) for tokens in (1, 15, 17, 31, 33, 48, 49, 65, 97, 129, 145, 209, 801))
+DRAFTS = ((6, 97), (3, 130), (1, 49), (8, 515))
+OF_128, OF_64 = (8, 2, 128), (8, 2, 64)  # heads, kv heads and dimensions
+
+
+class Ring:
+    """The kernel on the CPU, whatever the table has room for."""
+
+    def __init__(self, source: SourceOnCpu) -> None:
+        self.source = source
+        self._workspaces = Workspaces()
+
+    def attend(self, case) -> Tensor:
+        q_THd, *rest = case.args
+        with (
+            patch.object(cuda, "_SOURCE", self.source),
+            patch.object(cuda, "workspace", self._workspaces),
+            patch.object(cuda, "num_multiprocessors", lambda: 132),
+            patch.object(cuda_short, "serves", lambda batch: False),
+        ):
+            return cuda.attend(q_THd.bfloat16(), *rest, **case.kwargs)
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory: pytest.TempPathFactory) -> Ring:
+    names = ("128_8", "64_32")
+    return Ring(
+        SourceOnCpu(
+            cuda._SOURCE.path,
+            [f"attend_{name}" for name in names],
+            "AttentionParams",
+            tmp_path_factory.mktemp("ring"),
+        )
+    )
+
+
+def drafts(block_tokens: int, device: str = "cpu", **options):
+    return make_case(DRAFTS, (*OF_64, block_tokens), device, **options)
+
+
+def edges(block_tokens: int, device: str = "cpu", **options):
+    return make_case(EDGES, (*OF_128, block_tokens), device, **options)
+
+
+@on_cpu
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [edges, drafts])
+@pytest.mark.parametrize("window", [0, 50])
+def test_blocks_of_any_size_give_the_same_bits(ring: Ring, make, window) -> None:
+    case = make(16, window=window)
+    want_THd = ring.attend(case)
+    assert worst_error(want_THd, exact(case)) < 0.012
+    ring.source.keep_low_halves(True)
+    low_halves = [ring.attend(make(size, window=window)) for size in (16, 32, 64, 256)]
+    ring.source.keep_low_halves(False)
+    assert all(
+        torch.equal(low_halves[0].view(torch.int16), o.view(torch.int16)) for o in low_halves
+    )
+    for size in (32, 64, 256):
+        assert torch.equal(ring.attend(make(size, window=window)), want_THd)
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("make", [edges, drafts])
+@pytest.mark.parametrize("window", [0, 50])
+def test_a_device_gives_blocks_of_any_size_the_same_bits(make, window) -> None:
+    outs = []
+    for size in (16, 32, 64, 256):
+        q_THd, *rest = (case := make(size, "cuda", window=window)).args
+        with patch.object(cuda_short, "serves", lambda batch: False):
+            outs.append(cuda.attend(q_THd.bfloat16(), *rest, **case.kwargs))
+    assert worst_error(outs[-1], exact(case)) < 0.012
+    assert all(torch.equal(out, outs[0]) for out in outs)
+
+
+@on_cpu
+@pytest.mark.parametrize("block_tokens", [16, 64])
+@pytest.mark.parametrize("make", [edges, drafts])
+def test_lanes_that_are_served_at_once_meet_at_no_bank(ring: Ring, make, block_tokens) -> None:
+    ring.source.most_at_a_bank()
+    ring.attend(make(block_tokens))
+    assert ring.source.most_at_a_bank() == 1
+
+
+@on_cpu
+@pytest.mark.parametrize("block_tokens", [16, 64])
+def test_a_copy_takes_sixteen_tokens(ring: Ring, block_tokens) -> None:
+    ring.source.largest_copy()
+    ring.attend(edges(block_tokens))
+    assert ring.source.largest_copy() == 16 * 2 * 128
+
+
+@on_cpu
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "to"),
+    [
+        pytest.param("64 * (piece >> 1)", "0 * (piece >> 1)", id="keys not shifted"),
+        pytest.param("piece * (kPiece + 32)", "piece * kPiece", id="values not shifted"),
+    ],
+)
+def test_the_count_of_banks_sees_that_lanes_meet(tmp_path: Path, change, to) -> None:
+    text = cuda._SOURCE.path.read_text()
+    assert text.count(change) == 1
+    (tmp_path / "cuda.cu").write_text(text.replace(change, to))
+    header = cuda._SOURCE.path.with_name("decode.cuh")
+    (tmp_path / header.name).write_text(header.read_text())
+    source = SourceOnCpu(tmp_path / "cuda.cu", ["attend_128_8"], "AttentionParams", tmp_path)
+    Ring(source).attend(edges(64))
+    assert source.most_at_a_bank() > 1
