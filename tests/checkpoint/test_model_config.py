@@ -46,6 +46,10 @@ FILES: dict[str, dict[str, Any]] = {
         **LLAMA,
         "rope_parameters": {"rope_type": "default", "rope_theta": 77777.0},
     },
+    "llama, both spellings": {
+        **LLAMA, "rope_parameters": {"rope_type": "default"},
+        "rope_scaling": {"type": "linear", "factor": 2.0},
+    },
     "mistral, window by default": {**LLAMA, "model_type": "mistral"},
     "mistral, no window": {**LLAMA, "model_type": "mistral", "sliding_window": None},
     "qwen2": {
@@ -69,6 +73,13 @@ FILES: dict[str, dict[str, Any]] = {
         **GEMMA3, "sliding_window": 512, "sliding_window_pattern": 4, "rope_theta": 1000000.0,
         "rope_local_base_freq": 12345.0, "rope_scaling": {"rope_type": "linear", "factor": 8.0},
         "query_pre_attn_scalar": 168, "final_logit_softcapping": 30.0,
+    },
+    "gemma3, scaling added to the new spelling": {
+        **GEMMA3, "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        "rope_parameters": {
+            "full_attention": {"rope_type": "default", "rope_theta": 1000000.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 12345.0},
+        },
     },
     "gemma3, layer types": {
         **GEMMA3, "num_hidden_layers": 2, "layer_types": ["full_attention", "sliding_attention"],
@@ -96,6 +107,13 @@ SPARSE: dict[str, dict[str, Any]] = {
     },
     "deepseek_v3, least": {**LLAMA, "model_type": "deepseek_v3"},
     "gpt_oss, least": {"model_type": "gpt_oss", "num_hidden_layers": 4},
+    "gpt_oss, new spelling": {
+        "model_type": "gpt_oss", "num_hidden_layers": 4,
+        "rope_parameters": {
+            "rope_type": "yarn", "rope_theta": 77777.0, "factor": 8.0,
+            "original_max_position_embeddings": 2048, "truncate": False,
+        },
+    },
     "gpt_oss, as published": {
         "model_type": "gpt_oss", "num_hidden_layers": 4, "num_local_experts": 32,
         "experts_per_token": 4, "head_dim": 64, "rope_theta": 150000,
@@ -217,6 +235,19 @@ def test_scaling_counts_into_the_context(changes: dict[str, Any], tokens: int) -
     assert complete_config(raw, Path("c"))["max_position_embeddings"] == tokens
 
 
+def test_scaling_added_to_a_newer_file_keeps_its_base() -> None:
+    added = {"type": "linear", "factor": 2.0}
+    raw = {**LLAMA, "rope_parameters": {"rope_type": "default", "rope_theta": 77777.0}}
+    rope = complete_config({**raw, "rope_scaling": added}, Path("c"))["rope_parameters"]
+    assert rope["full_attention"] == {"rope_type": "linear", "rope_theta": 77777.0, "factor": 2.0}
+
+
+def test_a_growth_of_zero_is_none() -> None:
+    yarn = {"type": "yarn", "factor": 40, "mscale": 1.0, "mscale_all_dim": 0.0}
+    rope = complete_config({**LLAMA, "rope_scaling": yarn}, Path("c"))["rope_parameters"]
+    assert "mscale_all_dim" not in rope["full_attention"]
+
+
 def test_token_ids() -> None:
     raw = {**LLAMA, "bos_token_id": 5, "eos_token_id": [7, 8]}
     config = complete_config(raw, Path("c"))
@@ -285,6 +316,7 @@ UNSUPPORTED: dict[str, tuple[dict[str, Any], str]] = {
     "activation": ({"hidden_act": "relu"}, "hidden_act is 'relu'; only 'silu'"),
     "rope": ({"rope_scaling": {"type": "longrope"}}, "'longrope' is not supported"),
     "partial": ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
+    "partial, at the top": ({"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
     "layers": ({"layer_types": ["linear_attention"] * 3}, "layer_types must be 3 times"),
     "scoring": ({**EXPERTS, "scoring_func": "tanh"}, "scoring_func is 'tanh'"),
     "method": ({**EXPERTS, "topk_method": "best"}, "topk_method is 'best'"),

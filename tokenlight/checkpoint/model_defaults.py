@@ -151,7 +151,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "swiglu_alpha": 1.702,
         "swiglu_limit": 7.0,
         "rope_theta": 150_000.0,
-        "rope_scaling": {
+        "rope_parameters": {
             "rope_type": "yarn",
             "factor": 32.0,
             "beta_fast": 32.0,

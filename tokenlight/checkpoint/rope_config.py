@@ -2,7 +2,8 @@
 """The rotary part of a configuration, in one spelling: parameters by layer type.
 
 Older files have rope_theta and rope_scaling at the top (with `type` for `rope_type`), newer ones
-rope_parameters, which is one set or one per layer type.
+rope_parameters, which is one set or one per layer type. Where somebody added a rope_scaling to a
+newer file, as model cards advise for long contexts, it replaces all but the base.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,17 +38,26 @@ def rope_parameters_of(
         CheckpointCorrupt: a number is missing or cannot be.
         UnsupportedCheckpoint: the rope type is none of ours.
     """
-    nested = _object(source, "rope_parameters", path)
     kinds = sorted({*layer_types, "full_attention"})
-    if any(kind in nested for kind in ("full_attention", "sliding_attention")):
-        return {kind: _checked(_object(nested, kind, path), kind, source, path) for kind in kinds}
-    shared = nested or _object(source, "rope_scaling", path)
-    # A local base means that sliding layers have their own, unscaled rotation.
-    has_local = "rope_local_base_freq" in source
-    return {
-        kind: _checked({} if has_local and kind != "full_attention" else shared, kind, source, path)
-        for kind in kinds
-    }
+    return {kind: _checked(_given(source, kind, path), kind, source, path) for kind in kinds}
+
+
+def _given(source: Mapping[str, Any], kind: str, path: Path) -> Mapping[str, Any]:
+    """What the file says of one kind of layers."""
+    given = _object(source, "rope_parameters", path)
+    is_by_kind = any(each in given for each in ("full_attention", "sliding_attention"))
+    if is_by_kind:
+        given = _object(given, kind, path)
+    if kind != "full_attention":
+        if is_by_kind:
+            return given
+        # A local base means that sliding layers have their own, unscaled rotation.
+        if "rope_local_base_freq" in source:
+            return {}
+    scaling = _object(source, "rope_scaling", path)
+    if not scaling:
+        return given
+    return {key: given[key] for key in ("rope_theta",) if key in given} | dict(scaling)
 
 
 def is_positive_number(value: object) -> bool:
@@ -85,7 +95,8 @@ def _checked(
         raise UnsupportedCheckpoint(
             f"{path}: the rope type {rope_type!r} is not supported; supported are {supported}"
         )
-    if given.get("partial_rotary_factor") not in (None, 1.0):
+    partial = given.get("partial_rotary_factor", source.get("partial_rotary_factor"))
+    if partial not in (None, 1.0):
         raise UnsupportedCheckpoint(f"{path}: partial_rotary_factor is not supported")
     numbers = _numbers(rope_type, given, kind, source)
     _check_numbers(rope_type, numbers, path)
@@ -107,7 +118,9 @@ def _numbers(
     for name in ROPE_TYPES[rope_type]:
         numbers[name] = fallback.get(name) if given.get(name) is None else given[name]
     stated = {name: given[name] for name in OPTIONAL_NUMBERS if given.get(name) is not None}
-    return numbers | stated
+    # A zero in DeepSeek's files says that nothing grows.
+    zeros = {name for name in stated if name.startswith("mscale") and stated[name] == 0}
+    return numbers | {name: value for name, value in stated.items() if name not in zeros}
 
 
 def _check_numbers(rope_type: str, numbers: Mapping[str, Any], path: Path) -> None:
