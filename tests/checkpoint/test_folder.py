@@ -75,14 +75,25 @@ def test_one_file_without_an_index(folder: Path) -> None:
 
 
 def test_where_the_template_is(folder: Path) -> None:
+    def found() -> tuple[str | None, str | None]:
+        checkpoint = open_checkpoint(folder)
+        return checkpoint.chat_template, checkpoint.tool_template
+
     named = [{"name": "tool_use", "template": "T"}, {"name": "default", "template": "D"}]
-    write_json(folder / "tokenizer_config.json", {"chat_template": named})
-    assert open_checkpoint(folder).chat_template == "D"
+    broken = ["text", {"name": ["default"], "template": "X"}, {"name": "default", "template": 7}]
+    write_json(folder / "tokenizer_config.json", {"chat_template": [*named, *broken]})
+    write_json(folder / "chat_template.json", {"chat_template": "P"})
+    assert found() == ("D", "T")
     (folder / "chat_template.jinja").write_text("J")
-    assert open_checkpoint(folder).chat_template == "J"
+    assert found() == ("J", None)
+    (folder / "additional_chat_templates").mkdir()
+    (folder / "additional_chat_templates" / "tool_use.jinja").write_text("JT")
+    assert found() == ("J", "JT")
     (folder / "chat_template.jinja").unlink()
     (folder / "tokenizer_config.json").unlink()
-    assert open_checkpoint(folder).chat_template is None
+    assert found() == ("P", None)
+    (folder / "chat_template.json").unlink()
+    assert found() == (None, None)
 
 
 def test_a_text_model_inside_a_larger_one(folder: Path) -> None:

@@ -98,6 +98,7 @@ def test_another_chat_template_takes_the_place_of_the_models_own(tmp_path):
     template.write_text("{{ messages | length }} messages")
     opened = open_model(ServerConfig(chat_template=str(template)), engine_config)
     assert opened.chat_template == "{{ messages | length }} messages"
+    assert opened.tool_template is None
     assert open_model(ServerConfig(), engine_config) == open_checkpoint(path)
     (tmp_path / "latin.jinja").write_bytes(b"\xe9")
     (tmp_path / "empty.jinja").write_text(" \n")

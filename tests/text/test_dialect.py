@@ -49,6 +49,16 @@ def test_whoever_starts_the_server_decides():
         dialect("tools", tool_call_parser="nonsense")
 
 
+def test_a_template_for_tools_alone_is_told_as_well():
+    plain, with_tools = template("chatml"), template("tools")
+    assert "<tool_call>" not in (plain.source or "")
+    made = Dialect.of(ChatTemplate(plain.source, tool_source=with_tools.source), ByteTokenizer())
+    assert (made.tools.name, made.traits.has_tools) == ("hermes", True)
+    hi = Conversation(turns=HI, tools=(TOOL,))
+    assert made.render(hi) == dialect("tools").render(hi)
+    assert made.render(Conversation(turns=HI)) == dialect("chatml").render(Conversation(turns=HI))
+
+
 def test_a_model_without_template_has_a_dialect():
     assert Dialect.of(ChatTemplate(None), ByteTokenizer()).tools.name == "json"
 

@@ -75,6 +75,8 @@ class Checkpoint:
     tensors: Mapping[str, TensorEntry]
     tokenizer: TokenizerSource | None
     chat_template: str | None
+    tool_template: str | None = None
+    """What conversations with tools are written by, where the model has a template for them."""
     bos_token_id: int | None
     eos_token_ids: tuple[int, ...]
     num_bytes: int

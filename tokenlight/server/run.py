@@ -273,7 +273,7 @@ def open_model(config: ServerConfig, engine_config: EngineConfig) -> Checkpoint:
             f"--chat-template {config.chat_template} is empty, so every prompt would be; name a "
             f"file with a Jinja2 template"
         )
-    return replace(checkpoint, chat_template=source)
+    return replace(checkpoint, chat_template=source, tool_template=None)
 
 
 def _read_text(checkpoint: Checkpoint, config: ServerConfig) -> tuple[Tokenizer, Dialect]:

@@ -10,7 +10,7 @@ from transformers import Qwen2Tokenizer
 from tests.text.template.families import PLAIN_CONVERSATIONS
 from tests.text.template.pairs import cases, make_pairs
 from tests.text.tokenizer.saved import byte_level
-from tokenlight.base.errors import InvalidRequest
+from tokenlight.base.errors import CheckpointCorrupt, InvalidRequest
 from tokenlight.text import ChatTemplate
 
 CASES = [
@@ -62,6 +62,20 @@ def test_the_default_models_own_template(tokenizer, checkpoint):
         text = theirs.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         assert template.render(messages) == text
         assert tokenizer.decode(tokenizer.encode(text, add_bos=False), with_special=True) == text
+
+
+def test_tools_may_have_a_template_of_their_own():
+    named = {"default": "{{ bos_token }}plain", "tool_use": "{{ bos_token }}{{ tools | length }}"}
+    theirs = byte_level(Qwen2Tokenizer, chat_template=named)
+    theirs.bos_token = "<s>"
+    template = ChatTemplate(named["default"], {"bos_token": "<s>"}, tool_source=named["tool_use"])
+    tool = {"type": "function", "function": {"name": "f", "description": "d", "parameters": {}}}
+    messages = [{"role": "user", "content": "hi"}]
+    for tools in (None, [tool]):
+        expected = theirs.apply_chat_template(messages, tools=tools, tokenize=False)
+        assert template.render(messages, tools=tools) == expected
+    with pytest.raises(CheckpointCorrupt, match=r"^the chat template, line 1"):
+        ChatTemplate("plain", tool_source="{% if")
 
 
 def test_a_model_without_a_template_cannot_chat():

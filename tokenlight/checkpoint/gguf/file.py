@@ -37,6 +37,7 @@ def _checkpoint(path: Path, name: str, header: GgufHeader) -> Checkpoint:
         tensors=header.tensors,
         tokenizer=TokenizerSource(kind="gguf", gguf=header.metadata),
         chat_template=header.metadata.find_string("tokenizer.chat_template"),
+        tool_template=header.metadata.find_string("tokenizer.chat_template.tool_use"),
         bos_token_id=config["bos_token_id"],
         eos_token_ids=tuple(config["eos_token_id"]),
         num_bytes=header.num_bytes,

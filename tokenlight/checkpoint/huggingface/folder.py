@@ -18,7 +18,8 @@ INDEX = "model.safetensors.index.json"
 # Everything but weights that a tokenizer or a template may be made of.
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "generation_config.json", "chat_template.jinja", "vocab.json", "merges.txt", "tokenizer.model",
+    "generation_config.json", "chat_template.jinja", "additional_chat_templates/tool_use.jinja",
+    "chat_template.json", "vocab.json", "merges.txt", "tokenizer.model",
 )  # fmt: skip
 
 
@@ -40,7 +41,7 @@ def open_folder(path: Path, *, has_weights: bool = True) -> Checkpoint:
     quantization = read_quantization(raw, path)
     config = complete_config(_text_config(raw), path / "config.json")
     generation = _find_json(path / "generation_config.json")
-    tokenizer_config = _find_json(path / "tokenizer_config.json")
+    templates = _templates(path, _find_json(path / "tokenizer_config.json"))
     tensors = _tensors(path, with_parts=quantization is not None) if has_weights else {}
     num_bytes = sum(each.stat().st_size for each in {e.path for e in tensors.values()})
     if quantization is not None:
@@ -53,7 +54,8 @@ def open_folder(path: Path, *, has_weights: bool = True) -> Checkpoint:
         config=config,
         tensors=tensors,
         tokenizer=folder_tokenizer(path),
-        chat_template=_chat_template(path, tokenizer_config),
+        chat_template=templates.get("default"),
+        tool_template=templates.get("tool_use"),
         bos_token_id=config["bos_token_id"],
         eos_token_ids=_eos_token_ids(config, generation),
         num_bytes=num_bytes,
@@ -123,17 +125,19 @@ def _sharded_tensors(path: Path, *, with_parts: bool) -> dict[str, TensorEntry]:
     return found
 
 
-def _chat_template(path: Path, tokenizer_config: Mapping[str, Any]) -> str | None:
+def _templates(path: Path, tokenizer_config: Mapping[str, Any]) -> dict[str, str]:
+    """The chat templates by name: "default", and "tool_use" where tools have one of their own."""
     file = path / "chat_template.jinja"
     if file.is_file():
-        return _read_text(file)
-    template = tokenizer_config.get("chat_template")
-    if isinstance(template, list):
-        named = {
-            each.get("name"): each.get("template") for each in template if isinstance(each, dict)
-        }
-        template = named.get("default")
-    return template if isinstance(template, str) else None
+        for_tools = path / "additional_chat_templates" / "tool_use.jinja"
+        more = {"tool_use": _read_text(for_tools)} if for_tools.is_file() else {}
+        return {"default": _read_text(file), **more}
+    stated = tokenizer_config.get("chat_template")
+    if stated is None:  # models that see keep it with what reads their images
+        stated = _find_json(path / "chat_template.json").get("chat_template")
+    listed = stated if isinstance(stated, list) else [{"name": "default", "template": stated}]
+    named = [(each.get("name"), each.get("template")) for each in listed if isinstance(each, dict)]
+    return {name: text for name, text in named if isinstance(name, str) and isinstance(text, str)}
 
 
 def _eos_token_ids(config: Mapping[str, Any], generation: Mapping[str, Any]) -> tuple[int, ...]:

@@ -4,7 +4,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from jinja2 import TemplateError, TemplateSyntaxError
+from jinja2 import Template, TemplateError, TemplateSyntaxError
 
 from tokenlight.base.errors import CheckpointCorrupt, InvalidRequest
 from tokenlight.checkpoint import Checkpoint
@@ -26,27 +26,30 @@ _GGUF_KEYS = {
 
 
 class ChatTemplate:
-    """A compiled template. Safe to use from several threads."""
+    """A compiled template, or two. Safe to use from several threads."""
 
-    def __init__(self, source: str | None, special_tokens: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        source: str | None,
+        special_tokens: Mapping[str, str] | None = None,
+        *,
+        tool_source: str | None = None,
+    ) -> None:
         """Compile.
 
         Args:
             source: Jinja2 text; None for a model that has no template and cannot chat.
             special_tokens: "bos_token" and the like, as the template knows them.
+            tool_source: what is rendered instead where there are tools; None: `source`.
 
         Raises:
-            CheckpointCorrupt: the template cannot be compiled.
+            CheckpointCorrupt: a template cannot be compiled.
         """
-        self.source = source
+        texts = [text for text in (source, tool_source) if text is not None]
+        self.source = "\n".join(texts) if texts else None
         self._special_tokens = dict(special_tokens or {})
-        try:
-            self._template = None if source is None else Sandbox().from_string(source)
-        except (TemplateSyntaxError, RecursionError) as fault:
-            line = f", line {fault.lineno}" if isinstance(fault, TemplateSyntaxError) else ""
-            raise CheckpointCorrupt(
-                f"the chat template{line}: {fault}; mend it, or give another with --chat-template"
-            ) from fault
+        self._template = None if source is None else _compiled(source)
+        self._tool_template = self._template if tool_source is None else _compiled(tool_source)
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
@@ -55,8 +58,9 @@ class ChatTemplate:
         Raises:
             CheckpointCorrupt: it cannot be compiled.
         """
-        source = checkpoint.chat_template
-        return cls(source, _special_tokens(checkpoint, source or ""))
+        source, tool_source = checkpoint.chat_template, checkpoint.tool_template
+        special_tokens = _special_tokens(checkpoint, f"{source or ''}{tool_source or ''}")
+        return cls(source, special_tokens, tool_source=tool_source)
 
     def render(
         self,
@@ -77,7 +81,8 @@ class ChatTemplate:
         Raises:
             InvalidRequest: the template refuses these messages or cannot render them.
         """
-        if self._template is None:
+        template = self._tool_template if tools else self._template
+        if template is None:
             raise InvalidRequest(
                 "this model has no chat template; send a text to /v1/completions, or serve with "
                 "--chat-template",
@@ -88,11 +93,21 @@ class ChatTemplate:
         names["add_generation_prompt"] = add_generation_prompt
         budget = BUDGET.set(Budget())
         try:
-            return self._template.render(names)
+            return template.render(names)
         except _RENDER_FAULTS as fault:
             raise InvalidRequest(_explain(fault), param="messages") from fault
         finally:
             BUDGET.reset(budget)
+
+
+def _compiled(source: str) -> Template:
+    try:
+        return Sandbox().from_string(source)
+    except (TemplateSyntaxError, RecursionError) as fault:
+        line = f", line {fault.lineno}" if isinstance(fault, TemplateSyntaxError) else ""
+        raise CheckpointCorrupt(
+            f"the chat template{line}: {fault}; mend it, or give another with --chat-template"
+        ) from fault
 
 
 def _explain(fault: Exception) -> str:
