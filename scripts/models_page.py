@@ -43,10 +43,19 @@ depends on its token's position alone, so keys can be cached and shared. transfo
 base with the longest token seen; the two agree at the full scaled context.
 """
 
+TEMPLATE_NOTES = """\
+## Chat templates
+
+Of a folder: `chat_template.jinja`, else tokenizer_config.json's `chat_template`, else
+`chat_template.json`'s. Of several by name, `default` is used, and `tool_use` where a request has
+tools (`additional_chat_templates/tool_use.jinja` beside a `chat_template.jinja`, in GGUF
+`tokenizer.chat_template.tool_use`). `--chat-template` takes the place of both.
+"""
+
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([HEAD, _architectures(), _formats(), _rope(), _comparisons()])
+    return "\n".join([HEAD, _architectures(), _formats(), _rope(), TEMPLATE_NOTES, _comparisons()])
 
 
 def _architectures() -> str:
