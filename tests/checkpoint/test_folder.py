@@ -96,6 +96,17 @@ def test_where_the_template_is(folder: Path) -> None:
     assert found() == (None, None)
 
 
+def test_what_the_makers_advise_of_sampling(folder: Path) -> None:
+    assert open_checkpoint(folder).sampling == {}
+    sound = {"temperature": 0.6, "top_k": 20, "top_p": 0.95, "min_p": 0, "repetition_penalty": 1.05}
+    others = {"do_sample": True, "max_length": 20, "typical_p": 1.0}
+    write_json(folder / "generation_config.json", sound | others)
+    assert open_checkpoint(folder).sampling == sound
+    broken = {"temperature": 9, "top_k": 0.5, "top_p": 0, "min_p": True, "repetition_penalty": "1"}
+    write_json(folder / "generation_config.json", broken)
+    assert open_checkpoint(folder).sampling == {}
+
+
 def test_a_text_model_inside_a_larger_one(folder: Path) -> None:
     text = {"model_type": "gemma3_text", "num_hidden_layers": 6}
     write_json(folder / "config.json", {"model_type": "gemma3", "text_config": text})

@@ -74,9 +74,11 @@ class RunningServer:
 
 
 @contextmanager
-def running(engine: FakeEngine | None = None, **config: object) -> Iterator[RunningServer]:
-    """Serve on a free port until the block ends."""
-    made = make_server(engine or FakeEngine(), ServerConfig(port=0, **config))
+def running(
+    engine: FakeEngine | None = None, *, advised: dict[str, float] | None = None, **config: object
+) -> Iterator[RunningServer]:
+    """Serve on a free port until the block ends; `advised` is what the model's makers advise."""
+    made = make_server(engine or FakeEngine(), ServerConfig(port=0, **config), advised=advised)
     try:
         yield made
     finally:
@@ -89,6 +91,7 @@ def make_server(
     config: ServerConfig,
     template: Template | None = None,
     tokenizer: Tokenizer | ByteTokenizer | None = None,
+    advised: dict[str, float] | None = None,
 ) -> RunningServer:
     listener = bind(config.host, config.port)
     template = template or PlainTemplate()
@@ -107,6 +110,7 @@ def make_server(
         ),
         metrics=Metrics(MODEL),
         store=make_store(config),
+        advised=advised or {},
     )
     ready = threading.Event()
     made: list[RunningServer] = []

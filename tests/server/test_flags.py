@@ -91,6 +91,24 @@ def test_a_seed_for_requests_that_bring_none_makes_them_repeat():
         ServerConfig(seed=-1)
 
 
+def test_what_the_makers_advise_holds_where_a_request_does_not_say():
+    engine = FakeEngine()
+    advised = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "repetition_penalty": 1.1}
+    with running(engine, advised=advised) as server:
+        chat = server.client().chat.completions
+        chat.create(model=MODEL, messages=HI)
+        chat.create(model=MODEL, messages=HI, temperature=0, top_p=1, extra_body={"top_k": 0})
+        body = {"model": MODEL, "messages": HI, "max_tokens": 4}
+        assert httpx.post(f"{server.url}/v1/messages", json=body).status_code == 200
+        assert httpx.post(f"{server.url}/v1/responses", json={"input": "hi"}).status_code == 200
+    found = [
+        (s.temperature, s.top_p, s.top_k, s.min_p, s.repetition_penalty)
+        for s in (seen.sampling for seen in engine.seen)
+    ]
+    given = (0.6, 0.95, 20, 0.0, 1.1)
+    assert found == [given, (0.0, 1.0, 0, 0.0, 1.1), given, given]
+
+
 def test_another_chat_template_takes_the_place_of_the_models_own(tmp_path):
     path = write_tiny_llama(tmp_path / "tiny.gguf")
     engine_config = EngineConfig(model=ModelConfig(model=str(path)))

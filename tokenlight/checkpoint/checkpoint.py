@@ -81,3 +81,5 @@ class Checkpoint:
     eos_token_ids: tuple[int, ...]
     num_bytes: int
     """Of all files together."""
+    sampling: Mapping[str, float] = field(default_factory=dict)
+    """What its makers advise: any of temperature, top_p, top_k, min_p and repetition_penalty."""

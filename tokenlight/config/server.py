@@ -44,6 +44,13 @@ class ServerConfig:
     seed: int | None = field(default=None, metadata=flag("--seed"))
     """Seed of requests that bring none, so that they repeat. Default: a new one for each."""
 
+    sampling_defaults: Literal["model", "openai"] = field(
+        default="model", metadata=flag("--sampling-defaults")
+    )
+    """What holds where a request does not say: model takes temperature, top_p, top_k, min_p and
+    repetition_penalty from the checkpoint's generation_config.json, openai is the API's own.
+    """
+
     max_body_bytes: int = field(default=32 << 20, metadata=flag("--max-body-bytes"))
     """Largest request body that is read; more is 413."""
 

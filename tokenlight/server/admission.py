@@ -151,14 +151,19 @@ def limit_headers(prompts: Sequence[Admitted]) -> dict[str, str]:
 
 def _sampling(svc: Services, fields: GenerationFields) -> wire.SamplingParams:
     seed = svc.config.seed if fields.seed is None else fields.seed
-    temperature = 1.0 if fields.temperature is None else fields.temperature
+
+    def number(name: str, otherwise: float) -> float:
+        asked: float | None = getattr(fields, name)
+        return svc.advised.get(name, otherwise) if asked is None else asked
+
+    temperature = number("temperature", 1.0)
     return wire.SamplingParams(
         temperature=0.0 if temperature < _GREEDY_BELOW else temperature,
-        top_k=max(fields.top_k or 0, 0),
-        top_p=1.0 if fields.top_p is None else fields.top_p,
-        min_p=fields.min_p or 0.0,
+        top_k=max(int(number("top_k", 0)), 0),
+        top_p=number("top_p", 1.0),
+        min_p=number("min_p", 0.0),
         seed=secrets.randbits(63) if seed is None else seed & _SEED_MASK,
-        repetition_penalty=1.0 if fields.repetition_penalty is None else fields.repetition_penalty,
+        repetition_penalty=number("repetition_penalty", 1.0),
         frequency_penalty=fields.frequency_penalty or 0.0,
         presence_penalty=fields.presence_penalty or 0.0,
         logit_bias=_logit_bias(svc, fields.logit_bias or {}),

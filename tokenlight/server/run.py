@@ -223,6 +223,9 @@ async def start_services(config: ServerConfig, engine_config: EngineConfig) -> S
         store.close()
         await _end(starting)
         raise
+    advised = checkpoint.sampling if config.sampling_defaults == "model" else {}
+    if advised:
+        _log.info(event("sampling_defaults", **advised))
     name = config.served_model_names[0] if config.served_model_names else checkpoint.name
     return Services(
         config=config,
@@ -233,6 +236,7 @@ async def start_services(config: ServerConfig, engine_config: EngineConfig) -> S
         dialect=dialect,
         metrics=Metrics(name),
         store=store,
+        advised=advised,
     )
 
 

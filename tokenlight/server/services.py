@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, cast
@@ -119,6 +119,8 @@ class Services:
     dialect: Dialect
     metrics: Metrics
     store: ResponseStore
+    advised: Mapping[str, float] = field(default_factory=dict)
+    """What holds of `Checkpoint.sampling` where a request does not say."""
     running: Running = field(default_factory=Running)
     recent_prompts: RecentPrompts = field(default_factory=RecentPrompts)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)

@@ -22,6 +22,16 @@ TOKENIZER_FILES = (
     "chat_template.json", "vocab.json", "merges.txt", "tokenizer.model",
 )  # fmt: skip
 
+# From generation_config.json, in the bounds that a request's own fields have.
+_NUMBER = (int, float)
+_SAMPLING = {
+    "temperature": (_NUMBER, 0, 2),
+    "top_p": (_NUMBER, 1e-9, 1),
+    "top_k": ((int,), 1, 2**31 - 1),
+    "min_p": (_NUMBER, 0, 1),
+    "repetition_penalty": (_NUMBER, 1e-9, 10),
+}
+
 
 def folder_tokenizer(path: Path) -> TokenizerSource:
     """The tokenizer's files in a folder, be there a model beside them or not."""
@@ -58,6 +68,7 @@ def open_folder(path: Path, *, has_weights: bool = True) -> Checkpoint:
         tool_template=templates.get("tool_use"),
         bos_token_id=config["bos_token_id"],
         eos_token_ids=_eos_token_ids(config, generation),
+        sampling=_sampling(generation),
         num_bytes=num_bytes,
     )
 
@@ -146,6 +157,16 @@ def _eos_token_ids(config: Mapping[str, Any], generation: Mapping[str, Any]) -> 
     listed = stated if isinstance(stated, list) else [stated]
     known = [each for each in listed if type(each) is int and 0 <= each < config["vocab_size"]]
     return tuple(dict.fromkeys([*known, *config["eos_token_id"]]))
+
+
+def _sampling(generation: Mapping[str, Any]) -> dict[str, float]:
+    """What the makers advise; what no request could ask for is left out."""
+    found: dict[str, float] = {}
+    for name, (kinds, least, most) in _SAMPLING.items():
+        value: Any = generation.get(name)
+        if type(value) in kinds and least <= value <= most:
+            found[name] = value
+    return found
 
 
 def _find_json(path: Path) -> dict[str, Any]:
