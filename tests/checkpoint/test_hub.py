@@ -50,6 +50,15 @@ def hub(tmp_path: Path) -> Iterator[FakeHub]:
         "org/tiny": folder,
         "org/tiny-GGUF": ggufs,
         "org/split-gguf": {f"q8_0/t-q8_0-0000{n}-of-00002.gguf": b"x" for n in (1, 2)},
+        "org/numbered": {
+            "config.json": folder["config.json"],
+            "model.safetensors-00001-of-00001.safetensors": SAFETENSORS,
+            "model.safetensors.index.json": json.dumps(
+                {"weight_map": {"a": "model.safetensors-00001-of-00001.safetensors"}}
+            ).encode(),
+            "additional_chat_templates/tool_use.jinja": b"T",
+            "chat_template.jinja": b"D",
+        },
         "org/gated": folder,
     }
     with serve_hub(FakeHub(repositories, gated={"org/gated"})) as served:
@@ -78,6 +87,12 @@ def test_a_folder_is_fetched_once(hub: FakeHub, tmp_path: Path) -> None:
     hub.fetched.clear()
     assert fetch(hub, "org/tiny", tmp_path, heard) == path
     assert (hub.fetched, heard) == ([], [])
+
+
+def test_shards_of_either_spelling_and_templates_are_fetched(hub: FakeHub, tmp_path: Path) -> None:
+    checkpoint = open_checkpoint(fetch(hub, "org/numbered", tmp_path))
+    assert list(checkpoint.tensors) == ["a"]
+    assert (checkpoint.chat_template, checkpoint.tool_template) == ("D", "T")
 
 
 def test_a_quantization_is_one_file(hub: FakeHub, tmp_path: Path) -> None:
@@ -187,6 +202,9 @@ def test_a_path_wins_over_a_hub_id(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "absent.gguf",
         "a/b/c",
         "models/absent.gguf",
+        "~nobody-of-that-name/model",
     ):
         with pytest.raises(CheckpointNotFound, match="no such file or folder"):
             locate_model(absent, tmp_path)
+    with pytest.raises(CheckpointNotFound, match=r"/a: cannot be looked at: File name too long"):
+        locate_model(3000 * "/a", tmp_path)

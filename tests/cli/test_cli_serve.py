@@ -4,6 +4,7 @@
 import json
 import shlex
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +39,19 @@ def configs(variables: Env, *argv: str):
     args = typed(*argv)
     file = from_file(args)
     return server_config(args, variables, file), engine_config(args, variables, file)
+
+
+def test_a_home_that_nobody_has_is_named(monkeypatch):
+    with pytest.raises(ConfigError, match="TOKENLIGHT_CACHE is ~nobody-of-that-name"):
+        read_env({"TOKENLIGHT_CACHE": "~nobody-of-that-name/x"})
+
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(ConfigError, match="set TOKENLIGHT_CACHE"):
+        read_env({})
+    assert read_env({"XDG_CACHE_HOME": "/x"}).cache_dir == Path("/x/tokenlight")
 
 
 def test_a_flag_wins_over_a_file_a_file_over_a_variable_and_a_variable_over_the_default(tmp_path):

@@ -125,8 +125,9 @@ def test_what_cannot_be_split_is_refused(folder: Path, capsys: pytest.CaptureFix
 
 
 def test_an_absent_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", str(tmp_path / "nothing")]) == EXIT_FAILED
-    assert "there is no such file or folder" in capsys.readouterr().err
+    for absent in (str(tmp_path / "nothing"), "~nobody-of-that-name/model"):
+        assert main(["plan", absent]) == EXIT_FAILED
+        assert "there is no such file or folder" in capsys.readouterr().err
 
 
 def test_a_rank_that_is_not_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

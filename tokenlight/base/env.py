@@ -19,18 +19,26 @@ KernelTuning: typing.TypeAlias = typing.Literal["use", "ignore"]
 def _path(name: str, text: str) -> Path:
     if not text:
         raise ConfigError(f"{name} is empty; set it to a directory, or unset it")
-    return Path(text).expanduser()
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise ConfigError(f"{name} is {text}, and nobody has that home directory") from None
 
 
 def _count(name: str, text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise ConfigError(f"{name} must be a whole number of at least 1, got {text!r}")
     return int(text)
 
 
 def _default_cache_dir(environ: Mapping[str, str]) -> Path:
     base = environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tokenlight"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "tokenlight"
+    except RuntimeError:  # containers may run as a user that the system does not know
+        raise ConfigError(
+            "this user has no home directory to keep fetched models in; set TOKENLIGHT_CACHE"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from tokenlight.checkpoint.fetch.hub import (
 )
 from tokenlight.checkpoint.fetch.progress import FetchProgress, Progress
 from tokenlight.checkpoint.formats import BYTES, STORED_FORMATS, StoredFormat
-from tokenlight.checkpoint.locate import locate_model
+from tokenlight.checkpoint.locate import find_local_model, locate_model
 from tokenlight.checkpoint.metadata import Metadata
 from tokenlight.checkpoint.open import open_checkpoint, open_tokenizer
 
@@ -29,6 +29,7 @@ __all__ = [
     "fetch_hub_config",
     "fetch_hub_model",
     "find_hub_gguf",
+    "find_local_model",
     "is_hub_id",
     "locate_model",
     "open_checkpoint",

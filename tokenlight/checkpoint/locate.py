@@ -31,8 +31,8 @@ def locate_model(
     """
     if not model:
         return fetch_default_model(cache_dir, progress)
-    path = Path(model).expanduser()
-    if path.exists():
+    path = find_local_model(model)
+    if path is not None:
         return path
     if is_hub_id(model) and not model.startswith("."):
         return fetch_hub_model(model, progress, revision=revision)
@@ -40,3 +40,18 @@ def locate_model(
         f"{model}: there is no such file or folder, and it is not a Hub id (owner/name); "
         f"give a GGUF file, a folder with config.json and safetensors, or a Hub id"
     )
+
+
+def find_local_model(model: str) -> Path | None:
+    """The file or folder of that path; None where there is none.
+
+    Raises:
+        CheckpointNotFound: the system does not tell: a folder is closed to us, a name too long.
+    """
+    try:
+        path = Path(model).expanduser()
+        return path if path.exists() else None
+    except RuntimeError:  # ~name, and nobody has that name
+        return None
+    except OSError as fault:
+        raise CheckpointNotFound(f"{model}: cannot be looked at: {fault.strerror}") from fault

@@ -62,10 +62,10 @@ def _write(path: Path, drawing: str) -> None:
 
 def _open(model: str, revision: str | None) -> Checkpoint:
     """A path wins over a Hub id of the same spelling, as everywhere."""
-    from tokenlight.checkpoint import is_hub_id, open_checkpoint
+    from tokenlight.checkpoint import find_local_model, is_hub_id, open_checkpoint
 
-    path = Path(model).expanduser()
-    if path.exists():
+    path = find_local_model(model)
+    if path is not None:
         return open_checkpoint(path, has_weights=path.is_file() or _has_weights(path))
     if not is_hub_id(model) or model.startswith("."):
         raise CheckpointNotFound(

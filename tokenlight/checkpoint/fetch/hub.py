@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 HUB_ID = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(:(?P<quantization>[\w.-]+))?")
 FOLDER_PATTERNS = (
-    "config.json", "model.safetensors", "model-*.safetensors", "model.safetensors.index.json",
-    *TOKENIZER_FILES,
+    "config.json", "model.safetensors", "model-*.safetensors", "model.safetensors-*.safetensors",
+    "model.safetensors.index.json", *TOKENIZER_FILES,
 )  # fmt: skip
 _FILES = (".gguf", ".safetensors")
 ADVICE = (
