@@ -23,7 +23,13 @@ from tokenlight.server.app import ENDPOINTS
 from tokenlight.server.schemas.chat import ChatRequest
 from tokenlight.server.schemas.completion import CompletionRequest
 from tokenlight.server.schemas.openapi import openapi_document
-from tokenlight.server.schemas.unsupported import CHAT, COMPLETION, fields_of
+from tokenlight.server.schemas.unsupported import (
+    CHAT,
+    COMPLETION,
+    MESSAGES,
+    RESPONSES,
+    fields_of,
+)
 
 API_PAGE = Path(__file__).parents[2] / "docs/api.md"
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -55,8 +61,10 @@ def test_routes():
 
 
 def test_unsupported_fields():
-    listed = [f"chat {n}" for n in sorted(CHAT)] + [f"completion {n}" for n in sorted(COMPLETION)]
-    compare("unsupported.txt", lines(listed))
+    known = {"chat": CHAT, "completion": COMPLETION, "messages": MESSAGES, "responses": RESPONSES}
+    compare(
+        "unsupported.txt", lines(f"{p} {n}" for p, named in known.items() for n in sorted(named))
+    )
 
 
 def test_flags():

@@ -57,8 +57,7 @@ def decode_conversation(body: PromptFields, notes: Notes) -> Conversation:
     if system:
         turns.insert(0, Turn("system", tuple(map(Text, system))))
     tools = tuple(_tools(body.tools or (), notes))
-    if body.mcp_servers:
-        notes.add("ignored", {"mcp_servers": len(body.mcp_servers)})
+    _note_left_out(body, notes)
     choice = body.tool_choice or ToolChoiceField(type="auto")
     return Conversation(
         turns=tuple(turns),
@@ -69,6 +68,15 @@ def decode_conversation(body: PromptFields, notes: Notes) -> Conversation:
         shape=_shape(body),
         continues_last=body.messages[-1].role == "assistant" and not turns[-1].calls,
     )
+
+
+def _note_left_out(body: PromptFields, notes: Notes) -> None:
+    if body.mcp_servers:
+        notes.add("ignored", {"mcp_servers": len(body.mcp_servers)})
+    if body.output_config and body.output_config.task_budget:
+        notes.ignore("task_budget")
+    for edit in (body.context_management and body.context_management.edits) or ():
+        notes.ignore(edit.get("type") if isinstance(edit, dict) else "context_management")
 
 
 def _message(index: int, message: InputMessage, notes: Notes) -> Turn:

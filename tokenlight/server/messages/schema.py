@@ -34,7 +34,7 @@ class ToolChoiceField(msgspec.Struct, frozen=True, kw_only=True):
 
 class ThinkingField(msgspec.Struct, frozen=True, kw_only=True):
     type: str
-    """`enabled`, `adaptive` or `disabled`."""
+    """`enabled`, `adaptive`, `between_tools` or `disabled`."""
     budget_tokens: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     display: str | None = None
     """`omitted`: thinking blocks come without text; their signature still carries it back."""
@@ -44,6 +44,13 @@ class OutputConfig(msgspec.Struct, frozen=True, kw_only=True):
     effort: str | None = None
     format: dict[str, Any] | None = None
     """`{"type": "json_schema", "schema": ...}`."""
+    task_budget: dict[str, Any] | None = None
+    """Left out and named: no template tells a model of it."""
+
+
+class ContextManagement(msgspec.Struct, frozen=True, kw_only=True):
+    edits: list[Any] | None = None
+    """Left out and named: nothing is taken out of a history here. Claude Code sends one always."""
 
 
 class PromptFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +66,7 @@ class PromptFields(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice: ToolChoiceField | None = None
     thinking: ThinkingField | None = None
     output_config: OutputConfig | None = None
+    context_management: ContextManagement | None = None
 
 
 class MessagesRequest(PromptFields, frozen=True, kw_only=True):
@@ -72,7 +80,12 @@ class MessagesRequest(PromptFields, frozen=True, kw_only=True):
     seed: Seed | None = None
     """The same seed, prompt and parameters give the same text; an extension of the protocol."""
     metadata: dict[str, Any] | None = None
-    """The caller's own; used for nothing."""
+    """The caller's own; used for nothing, as the next five: one tier, one cache, no accounts."""
+    service_tier: str | None = None
+    cache_control: dict[str, Any] | None = None
+    billing_policy: dict[str, Any] | None = None
+    user_profile_id: str | None = None
+    workspace_id: str | None = None
 
 
 class CountTokensRequest(PromptFields, frozen=True, kw_only=True):

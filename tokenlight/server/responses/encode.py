@@ -123,7 +123,9 @@ class Envelope:
         error: TokenLightError | None = None,
     ) -> ResponseAnswer:
         body = self.body
-        format_: dict[str, Any] = (body.text and body.text.format) or {"type": "text"}
+        text: dict[str, Any] = {"format": (body.text and body.text.format) or {"type": "text"}}
+        if body.text and body.text.verbosity:
+            text["verbosity"] = body.text.verbosity
         return ResponseAnswer(
             id=self.id,
             created_at=self.created_at,
@@ -142,7 +144,7 @@ class Envelope:
             reasoning=body.reasoning or ReasoningField(),
             store=body.store is not False,
             temperature=1.0 if body.temperature is None else body.temperature,
-            text={"format": format_},
+            text=text,
             tool_choice=body.tool_choice or "auto",
             tools=body.tools or [],
             top_p=1.0 if body.top_p is None else body.top_p,

@@ -23,12 +23,16 @@ Status = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"
 class ReasoningField(msgspec.Struct, frozen=True, kw_only=True):
     effort: str | None = None
     summary: str | None = None
+    """Kept in the answer, as the next: reasoning is told as it was, and goes where the template
+    wants it."""
+    context: str | None = None
 
 
 class TextField(msgspec.Struct, frozen=True, kw_only=True):
     format: dict[str, Any] | None = None
     """`text`, `json_object` or `json_schema`."""
     verbosity: str | None = None
+    """Kept in the answer; no template knows of it. Codex sends it with every request."""
 
 
 class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +64,12 @@ class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None = None
     prompt_cache_key: str | None = None
     """Kept in the answer; prefixes are found without it."""
+    prompt_cache_options: dict[str, Any] | None = None
+    """Used for nothing, as the next four: one tier, one cache, no accounts, no padding."""
+    prompt_cache_retention: str | None = None
+    safety_identifier: str | None = None
+    service_tier: str | None = None
+    stream_options: dict[str, Any] | None = None
 
 
 class OutputTokensDetails(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,13 +28,15 @@ from tokenlight.server.messages.schema import (
 )
 from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.schemas.parameters import GenerationFields
+from tokenlight.server.schemas.unsupported import MESSAGES
 from tokenlight.server.services import Services, request_id, services
 
 
 async def create_message(request: Request) -> Response | ASGIApp:
     svc = services(request)
     svc.lifecycle.check_open()
-    body = decode_body(await read_body(request, svc.config.max_body_bytes), MessagesRequest)
+    data = await read_body(request, svc.config.max_body_bytes)
+    body = decode_body(data, MessagesRequest, MESSAGES)
     notes = Notes()
     prompt = await _prompt(svc, body, notes)
     message_id = f"msg_{secrets.token_hex(12)}"
@@ -84,7 +86,8 @@ async def create_message(request: Request) -> Response | ASGIApp:
 
 async def count_message_tokens(request: Request) -> Response:
     svc = services(request)
-    body = decode_body(await read_body(request, svc.config.max_body_bytes), CountTokensRequest)
+    data = await read_body(request, svc.config.max_body_bytes)
+    body = decode_body(data, CountTokensRequest, MESSAGES)
     notes = Notes()
     prompt = await _prompt(svc, body, notes)
     return json_response(TokenCount(input_tokens=len(prompt.token_ids)), headers=notes.headers())

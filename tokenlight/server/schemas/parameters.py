@@ -27,6 +27,8 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Send one more chunk at the end, without choices, that carries usage."""
     continuous_usage_stats: bool | None = None
     """With include_usage: every chunk carries the usage so far."""
+    include_obfuscation: bool | None = None
+    """Changes nothing: no padding is sent."""
 
 
 Json = dict[str, Any] | str
