@@ -41,6 +41,7 @@ FILES: dict[str, dict[str, Any]] = {
         },
     },
     "llama, null head_dim": {**LLAMA, "head_dim": None, "rope_scaling": None},
+    "llama, causal": {**LLAMA, "use_bidirectional_attention": False, "is_causal": True},
     "llama, wide heads": {**LLAMA, "head_dim": 16, "attention_bias": True, "mlp_bias": True},
     "llama, new spelling": {
         **LLAMA,
@@ -317,6 +318,8 @@ UNSUPPORTED: dict[str, tuple[dict[str, Any], str]] = {
     "rope": ({"rope_scaling": {"type": "longrope"}}, "'longrope' is not supported"),
     "partial": ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
     "partial, at the top": ({"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
+    "both ways": ({"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
+    "not causal": ({"is_causal": False}, "is_causal is False: a token sees those after it"),
     "layers": ({"layer_types": ["linear_attention"] * 3}, "layer_types must be 3 times"),
     "scoring": ({**EXPERTS, "scoring_func": "tanh"}, "scoring_func is 'tanh'"),
     "method": ({**EXPERTS, "topk_method": "best"}, "topk_method is 'best'"),

@@ -69,6 +69,7 @@ class _Completion(CheckedKeys):
 
     def config(self) -> dict[str, Any]:
         source = self.source
+        self._check_direction()
         num_heads = self.size("num_attention_heads")
         num_kv_heads = self.size("num_key_value_heads", num_heads)
         if num_heads % num_kv_heads:
@@ -110,6 +111,19 @@ class _Completion(CheckedKeys):
             **(expert_keys(self, len(layer_types)) if has_experts(self._defaults) else {}),
             **(latent_keys(self) if has_latents(self._defaults) else {}),
         }
+
+    def _check_direction(self) -> None:
+        """Models that make embeddings read both ways, under the model type of their origin."""
+        source = self.source
+        for key, sees_later in (
+            ("use_bidirectional_attention", source.get("use_bidirectional_attention")),
+            ("is_causal", source.get("is_causal") is False),
+        ):
+            if sees_later:
+                raise self.unsupported(
+                    f"{key} is {source[key]}: a token sees those after it, as in models that make "
+                    f"embeddings; only models that write text are supported"
+                )
 
     def _head_dim(self, num_heads: int) -> int:
         hidden_size = self.size("hidden_size")
