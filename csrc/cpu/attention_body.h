@@ -60,7 +60,7 @@ inline void AttendItem(const AttentionArgs& a, const AttentionItem& item, const 
     for (std::int64_t t = 0; t < kPartitionTokens; t += kTileTokens) {
         PrefetchTile(span, a.k_cache, item.first_partition * kPartitionTokens + t);
     }
-    ScaleQueries(span, b);
+    if (span.IsFew()) ScaleQueries(span, 0, span.num_rows, b);
     for (int row = 0; row < span.num_rows; ++row)
         Partial{b.states + row * partial_floats}.weight() = 0;
     for (std::int64_t p = 0; p < item.num_partitions; ++p) {
@@ -68,8 +68,9 @@ inline void AttendItem(const AttentionArgs& a, const AttentionItem& item, const 
         const auto take = [&](int row, int at) {
             const float* sums = b.sums + at * padded;
             if (item.partial == kNone) {
-                Merge({b.states + row * partial_floats}, b.largest[at], b.weights[at], sums,
-                      padded);
+                const Partial state{b.states + row * partial_floats};
+                Merge(state, b.largest[at], b.weights[at], sums, padded);
+                if (p == item.num_partitions - 1) WriteRow(span, row, state);
             } else {
                 const std::int64_t index = item.partial + p * span.num_rows + row;
                 SetPartial({partials + index * partial_floats}, b.largest[at], b.weights[at], sums,
@@ -79,12 +80,9 @@ inline void AttendItem(const AttentionArgs& a, const AttentionItem& item, const 
         if (span.IsFew()) {
             AttendFew(view, b, take);
         } else {
-            AttendMany(view, b, take);
+            AttendMany(view, p == 0, b, take);
         }
     }
-    if (item.partial != kNone) return;
-    for (int row = 0; row < span.num_rows; ++row)
-        WriteRow(span, row, {b.states + row * partial_floats});
 }
 
 template <class T>

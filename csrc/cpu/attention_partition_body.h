@@ -66,30 +66,72 @@ struct Span {
     }
 };
 
-// Scaled queries, padded with zeros: row after row for AttendFew; for AttendMany kGroupRows rows
-// turned, dimension by dimension, after as many. Of whole scores row after row, rounded.
+// A row's query: its own array's elements, then the tail's, then zeros.
 template <class T>
-inline void ScaleQueries(const Span<T>& span, const AttentionBuffers& b) {
-    const AttentionArgs& a = span.args;
-    const std::int64_t padded = PaddedHead(a), own_dim = a.head_dim - a.tail_dim;
-    const std::int64_t group_rows = span.IsFew() || kIsWhole<T> ? 1 : kGroupRows;
-    const float scale = a.scale * kLog2E;
-    for (int row = 0; row < span.num_rows; ++row) {
-        const float* q = a.q + span.TokenOf(row) * a.q_stride + span.HeadOf(row) * own_dim;
-        float* const first =
-            kIsWhole<T> ? b.sums
-                        : b.queries + row / group_rows * group_rows * padded + row % group_rows;
-        float* out = first;
-        for (std::int64_t i = 0; i < own_dim; ++i) out[i * group_rows] = q[i] * scale;
-        for (std::int64_t i = a.head_dim; i < padded; ++i) out[i * group_rows] = 0.0F;
-        if (a.tail_dim > 0) {
-            const float* tail =
-                a.q_tail + span.TokenOf(row) * a.tail_stride + span.HeadOf(row) * a.tail_dim;
-            out += own_dim * group_rows;
-            for (std::int64_t i = 0; i < a.tail_dim; ++i) out[i * group_rows] = tail[i] * scale;
+struct Query {
+    const float* own;
+    const float* tail;
+    std::int64_t own_dim;
+    std::int64_t head_dim;
+
+    Query(const Span<T>& span, int row)
+        : own_dim(span.args.head_dim - span.args.tail_dim), head_dim(span.args.head_dim) {
+        const AttentionArgs& a = span.args;
+        own = a.q + span.TokenOf(row) * a.q_stride + span.HeadOf(row) * own_dim;
+        tail = a.q_tail + span.TokenOf(row) * a.tail_stride + span.HeadOf(row) * a.tail_dim;
+    }
+
+    // Elements [i, i + kLanes).
+    Vec From(std::int64_t i) const {
+        if (i + kLanes <= own_dim) return Load(own + i);
+        float some[kLanes] = {};
+        for (std::int64_t j = i; j < Least(i + kLanes, head_dim); ++j) {
+            some[j - i] = j < own_dim ? own[j] : tail[j - own_dim];
         }
+        return Load(some);
+    }
+};
+
+// Scaled queries, row after row.
+template <class T>
+inline void ScaleQueries(const Span<T>& span, int first, int end, const AttentionBuffers& b) {
+    const std::int64_t padded = PaddedHead(span.args);
+    const Vec scale = Set(span.args.scale * kLog2E);
+    for (int row = first; row < end; ++row) {
+        const Query<T> query(span, row);
+        float* out = kIsWhole<T> ? b.sums : b.queries + row * padded;
+        for (std::int64_t i = 0; i < padded; i += kLanes) Store(out + i, Mul(query.From(i), scale));
         if constexpr (kIsWhole<T>) {
-            RoundQuery(first, static_cast<int>(padded), b.queries + row * padded);
+            RoundQuery(out, static_cast<int>(padded), b.queries + row * padded);
+        }
+    }
+}
+
+// Makes ready the queries of kTurnedRows rows, or of what is left of them, and asks for those of
+// the next: kGroupRows rows turned, dimension by dimension, after as many; whole ones are not
+// turned.
+template <class T>
+inline void TurnQueries(const Span<T>& span, int first, const AttentionBuffers& b) {
+    const std::int64_t padded = PaddedHead(span.args);
+    const int end = Least(first + kTurnedRows, span.num_rows);
+    for (int row = end; row < Least(end + kTurnedRows, span.num_rows); ++row) {
+        const float* query = Query<T>(span, row).own;
+        for (int i = 0; i < padded; i += kLanes) PrefetchFar(query + i);
+    }
+    if constexpr (kIsWhole<T>) return ScaleQueries(span, first, end, b);
+    const Vec scale = Set(span.args.scale * kLog2E);
+    for (std::int64_t i = 0; i < padded; i += kLanes) {
+        Vec rows[kTurnedRows];
+        for (int r = 0; r < kTurnedRows; ++r) {
+            rows[r] = Mul(Query<T>(span, Least(first + r, end - 1)).From(i), scale);
+        }
+        float turned[kLanes][kTurnedRows];
+        Transpose(rows, turned[0], kTurnedRows);
+        for (int r = 0; r < kTurnedRows; r += kGroupRows) {
+            float* out = b.queries + (first + r) * padded + i * kGroupRows;
+            for (int j = 0; j < kLanes; ++j, out += kGroupRows) {
+                std::memcpy(out, turned[j] + r, kGroupRows * sizeof(float));
+            }
         }
     }
 }
@@ -225,9 +267,10 @@ inline void AttendFew(const View<T>& view, const AttentionBuffers& b, F take) {
 }
 
 // The same for many rows: keys are turned and values converted once for all of them, and a few rows
-// at a time go from scores to sums, so that what they leave on the way stays in the first cache.
+// at a time go from scores to sums, so that what they leave on the way stays in the first cache. So
+// do queries, which the first of an item's partitions makes ready.
 template <class T, class F>
-inline void AttendMany(const View<T>& view, const AttentionBuffers& b, F take) {
+inline void AttendMany(const View<T>& view, bool is_first, const AttentionBuffers& b, F take) {
     const Span<T>& span = view.span;
     const AttentionArgs& a = span.args;
     const int head_dim = static_cast<int>(a.head_dim), padded = static_cast<int>(PaddedHead(a));
@@ -256,8 +299,9 @@ inline void AttendMany(const View<T>& view, const AttentionBuffers& b, F take) {
     InGroups(span.num_rows, [&](auto group, int row) {
         constexpr int kRows = group.kCount;
         const int end = view.End(row + kRows - 1);
+        if (is_first && row % kTurnedRows == 0) TurnQueries(span, row, b);
+        float* queries = b.queries + row * padded;
         for (int t = view.FirstTile(); t < end; t += kTileTokens) {
-            float* queries = b.queries + row * padded;
             const float* keys = b.keys + t * padded;
             const int count = Least(kTileTokens, end - t);
             if constexpr (kIsWhole<T>) {

@@ -12,6 +12,8 @@ namespace tokenlight::cpu {
 constexpr int kTileTokens = 32;
 // Rows of many that share what they load.
 constexpr int kGroupRows = 4;
+// Rows of many whose queries are made ready together.
+constexpr int kTurnedRows = 16;
 // Rows whose scores are kept at a time. Up to so many read the cache in place.
 constexpr int kRowsAtOnce = 8;
 
