@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cpu/attention.h"
+#include "cpu/scratch.h"
 
 namespace tokenlight::cpu {
 
@@ -54,7 +55,7 @@ struct AttentionBuffers {
         sums = take(kRowsAtOnce * PaddedValue(a));
         largest = take(16);
         weights = take(16);
-        total = at - memory;
+        total = at - memory + kApartBytes / std::int64_t{sizeof(float)};
     }
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cpu/linear.h"
+#include "cpu/scratch.h"
 
 namespace tokenlight::cpu {
 
@@ -111,9 +112,11 @@ inline std::int64_t PanelBytes(const LinearArgs& a) {
 
 // Scratch: activations that all share, then for each worker a panel, a tail and activations of its
 // own.
-inline std::int64_t SharedBytes(const LinearArgs& a) { return RoundsPrivately(a) ? 0 : XBytes(a); }
+inline std::int64_t SharedBytes(const LinearArgs& a) {
+    return RoundsPrivately(a) ? 0 : XBytes(a) + kApartBytes;
+}
 inline std::int64_t WorkerBytes(const LinearArgs& a) {
-    return PanelBytes(a) + TailBytes(a) + (RoundsPrivately(a) ? XBytes(a) : 0);
+    return PanelBytes(a) + TailBytes(a) + (RoundsPrivately(a) ? XBytes(a) : 0) + kApartBytes;
 }
 
 }  // namespace tokenlight::cpu
