@@ -328,34 +328,29 @@ inline bool AllLess(Vec a, Vec b) {
                                       _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ));
     return _mm256_movemask_ps(less) == 0xFF;
 }
-// Rounds 32 floats as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then
-// OddBytes, of each four. Also the sum of each half of 16.
-inline void RoundToPairs(const float* x, float inverse, std::int16_t* out, std::int32_t sums[2],
-                         std::uint32_t*) {
+// Rounds 32 floats as RoundToInt15 does: out[place(i)] for the i-th of each half of 16, whose sum
+// it also finds.
+template <class T, class F>
+inline void RoundHalves(const float* x, float inverse, T* out, std::int32_t sums[2], F place) {
     for (int half = 0; half < 2; ++half, x += kLanes, out += kLanes) {
         const Vec scaled = Mul(Load(x), Set(inverse));
         std::int32_t q[kLanes];
         Store(q, IVec{_mm256_cvtps_epi32(scaled.low), _mm256_cvtps_epi32(scaled.high)});
         sums[half] = 0;
         for (int i = 0; i < kLanes; ++i) {
-            out[i / 4 * 4 + i % 2 * 2 + i / 2 % 2] = static_cast<std::int16_t>(q[i]);
+            out[place(i)] = static_cast<T>(q[i]);
             sums[half] += q[i];
         }
     }
 }
-// Rounds 32 floats likewise to bytes.
+// To whole numbers kept in the order of EvenBytes, then OddBytes, of each four.
+inline void RoundToPairs(const float* x, float inverse, std::int16_t* out, std::int32_t sums[2],
+                         std::uint32_t*) {
+    RoundHalves(x, inverse, out, sums, [](int i) { return i / 4 * 4 + i % 2 * 2 + i / 2 % 2; });
+}
 inline void RoundToBytes(const float* x, float inverse, int, std::int8_t* out, std::int32_t sums[2],
                          std::int32_t*) {
-    for (int half = 0; half < 2; ++half, x += kLanes, out += kLanes) {
-        const Vec scaled = Mul(Load(x), Set(inverse));
-        std::int32_t q[kLanes];
-        Store(q, IVec{_mm256_cvtps_epi32(scaled.low), _mm256_cvtps_epi32(scaled.high)});
-        sums[half] = 0;
-        for (int i = 0; i < kLanes; ++i) {
-            out[i] = static_cast<std::int8_t>(q[i]);
-            sums[half] += q[i];
-        }
-    }
+    RoundHalves(x, inverse, out, sums, [](int i) { return i; });
 }
 // 128 * high + low.
 inline IVec Join(IVec high, IVec low) {
