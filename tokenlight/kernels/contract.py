@@ -37,6 +37,11 @@ class Site(NamedTuple):
     format: Format | None
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """`float32`, as files and reports spell it."""
+    return str(dtype).removeprefix("torch.")
+
+
 @dataclass(frozen=True, slots=True)
 class Implementation(Generic[P, R]):
     """One way to run an op, and what it needs. None means that anything will do."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tokenlight.kernels.backends import load_backends
-from tokenlight.kernels.contract import Implementation, Op, Site
+from tokenlight.kernels.contract import Implementation, Op, Site, dtype_name
 from tokenlight.kernels.formats import FORMATS
 from tokenlight.kernels.formats.scaled import FP8
 from tokenlight.kernels.machine import default_device, features
@@ -90,9 +90,9 @@ def _lower(other: Implementation[..., Any], best: Implementation[..., Any]) -> s
 
 
 def _named(op: Op[..., Any], site: Site) -> str:
-    what = f"{op.name}[{_short(site.dtype)}"
+    what = f"{op.name}[{dtype_name(site.dtype)}"
     if site.stored is not site.dtype:
-        what += f", {_short(site.stored)}"
+        what += f", {dtype_name(site.stored)}"
     return what + (f", {site.format}]" if site.format else "]")
 
 
@@ -115,7 +115,3 @@ def _sites(op: Op[..., Any], device: str) -> Iterator[Site]:
     else:
         for dtype in activations:
             yield Site(device, dtype, dtype, None)
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

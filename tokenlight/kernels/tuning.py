@@ -25,7 +25,7 @@ from tokenlight import __version__
 from tokenlight.base.env import read_env
 from tokenlight.base.log import get_log
 from tokenlight.kernels.case import Case, in_dtype
-from tokenlight.kernels.contract import REFERENCE, Implementation, Op, Site
+from tokenlight.kernels.contract import REFERENCE, Implementation, Op, Site, dtype_name
 from tokenlight.kernels.formats import Format
 from tokenlight.kernels.machine import features, has_triton
 from tokenlight.kernels.ops import OPS
@@ -177,7 +177,7 @@ def _read(path: Path) -> dict[str, str]:
 def _key(op: str, site: Site) -> str:
     f = site.format
     named = "" if f is None else f"{f.name},{f.block_elements},{f.block_bytes},{f.layout}"
-    return "|".join((op, site.device, _short(site.dtype), _short(site.stored), named))
+    return "|".join((op, site.device, dtype_name(site.dtype), dtype_name(site.stored), named))
 
 
 def _parse(key: str) -> tuple[str, Site]:
@@ -187,7 +187,3 @@ def _parse(key: str) -> tuple[str, Site]:
         name, elements, num_bytes, layout = named.split(",")
         weight_format = Format(name, int(elements), int(num_bytes), layout)
     return op, Site(device, getattr(torch, dtype), getattr(torch, stored), weight_format)
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
