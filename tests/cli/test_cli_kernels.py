@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tokenlight kernels` prints what is chosen for each op, and why not the others."""
 
+import sys
+
 import pytest
 
 from tokenlight import kernels
@@ -18,6 +20,15 @@ def test_every_op_is_listed_below_the_machine(capsys):
 def test_one_op_as_the_kernels_explain_it(capsys):
     assert main(["kernels", "--op", "rms_norm"]) == 0
     assert capsys.readouterr().out.splitlines() == kernels.explain(op="rms_norm")
+
+
+def test_nothing_is_measured_that_cannot_be_kept(capsys, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TOKENLIGHT_CACHE", str(tmp_path / "file" / "cache"))
+    explaining = sys.modules[kernels.explain.__module__]  # the room's `explain` is its function
+    monkeypatch.setattr(explaining, "tune", lambda *_: pytest.fail("measured"))
+    assert main(["kernels", "tune", "--op", "rms_norm", "--device", "cpu"]) == EXIT_USAGE
+    assert "cannot be kept in" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

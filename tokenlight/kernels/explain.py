@@ -44,11 +44,17 @@ def explain(device: str | None = None, op: str | None = None) -> list[str]:
 
 
 def explain_tuning(device: str | None = None, op: str | None = None) -> Iterator[str]:
-    """Measure the kernels of a device that compete, keep the fastest, and say so line by line."""
+    """Measure the kernels of a device that compete, keep the fastest, and say so line by line.
+
+    Raises:
+        ValueError: there is no such op, or the device is not this machine's.
+        ConfigError: what is found cannot be kept.
+    """
     chosen, names = _asked(device, op)
     if chosen != default_device():
         raise ValueError(f"cannot measure on {chosen}: this machine has {default_device()} only")
     path = tuning_path(chosen)
+    save(path, [])  # minutes are measured in vain where nothing can be kept
     found = []
     for name in names:
         for tuned in tune(OPS[name], benches_of(OPS[name], chosen)):

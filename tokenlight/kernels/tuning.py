@@ -23,6 +23,7 @@ import torch
 
 from tokenlight import __version__
 from tokenlight.base.env import read_env
+from tokenlight.base.errors import ConfigError
 from tokenlight.base.log import get_log
 from tokenlight.kernels.case import Case, in_dtype
 from tokenlight.kernels.contract import REFERENCE, Implementation, Op, Site, dtype_name
@@ -127,14 +128,24 @@ def _processor() -> str:
 
 
 def save(path: Path, tuned: list[Tuned]) -> None:
-    """Keep choices; those of sites that were not measured now stay as they were."""
+    """Keep choices; those of sites that were not measured now stay as they were.
+
+    Raises:
+        ConfigError: there is no place for them.
+    """
     sites = _read(path) | {_key(t.op, t.site): t.backend for t in tuned}
-    path.parent.mkdir(parents=True, exist_ok=True)
     machine = machine_facts(path.name[: path.name.index("-")])
     # Two processes may both get here: each renames a whole file of its own into place.
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    part.write_text(json.dumps({"machine": machine, "sites": sites}, indent=1))
-    os.replace(part, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(json.dumps({"machine": machine, "sites": sites}, indent=1))
+        os.replace(part, path)
+    except OSError as fault:
+        raise ConfigError(
+            f"what is measured cannot be kept in {path.parent}: {fault.strerror}; set "
+            f"TOKENLIGHT_CACHE to a directory that can be written"
+        ) from None
 
 
 def apply(path: Path, ops: dict[str, Op[..., Any]]) -> int:
