@@ -26,6 +26,22 @@ _SCHEMAS = {
         insert_text=_STRING,
         view_range={"type": "array", "items": _INTEGER},
     ),
+    "memory": _object(
+        ["command"],
+        command={
+            "type": "string",
+            "enum": ["view", "create", "str_replace", "insert", "delete", "rename"],
+        },
+        path=_STRING,
+        file_text=_STRING,
+        old_str=_STRING,
+        new_str=_STRING,
+        insert_line=_INTEGER,
+        insert_text=_STRING,
+        view_range={"type": "array", "items": _INTEGER},
+        old_path=_STRING,
+        new_path=_STRING,
+    ),
 }
 
 

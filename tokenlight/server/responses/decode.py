@@ -7,7 +7,8 @@ What becomes of input items:
     reasoning                             Reasoning: its text, or what we sealed into it
     function_call, custom_tool_call       ToolCall
     X_call with a call_id                 ToolCall of a tool X with the item's own fields
-    X_output with a call_id               ToolResult
+    X_output with a call_id               ToolResult; those of functions, custom tools and the local
+                                          shell without one, too
     item_reference                        the stored item that it names, put in its place before
     any other kind                        left out, and named in x-tokenlight-ignored
 
@@ -53,7 +54,17 @@ _ROLES: dict[str, Role] = {
     "system": "system",
     "developer": "system",
 }
+_OWN_OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output")
 _OWN_FIELDS = frozenset(("type", "id", "call_id", "status", "caller"))
+_TEXT_PARTS = (
+    "input_text",
+    "output_text",
+    "text",
+    "refusal",
+    "summary_text",
+    "reasoning_text",
+)
+_UNSEEN_PARTS = ("image", "image_url", "file", "audio", "screenshot")
 
 
 def decode_conversation(
@@ -117,9 +128,11 @@ def _item(where: str, item: Item, notes: Notes) -> tuple[Role, tuple[Part, ...]]
     if kind == "custom_tool_call":
         arguments = json_text({CUSTOM_INPUT: string_of(item, "input")})
         return "assistant", (ToolCall(_call_id(item), string_of(item, "name"), arguments),)
+    if kind in _OWN_OUTPUTS:
+        return "tool", (_result(where, item, notes),)
     if isinstance(kind, str) and isinstance(item.get("call_id"), str):
         if kind.endswith("_output"):
-            return "tool", (ToolResult(_call_id(item), _output(where, item, notes)),)
+            return "tool", (_result(where, item, notes),)
         if kind.endswith("_call"):
             rest = {key: value for key, value in item.items() if key not in _OWN_FIELDS}
             name = kind.removesuffix("_call")
@@ -146,11 +159,22 @@ def _function_call(item: Item) -> ToolCall:
     return ToolCall(_call_id(item), name, written)
 
 
-def _output(where: str, item: Item, notes: Notes) -> str:
+def _result(where: str, item: Item, notes: Notes) -> ToolResult:
     output = item.get("output")
+    if isinstance(output, dict) and string_of(output, "type").endswith(_UNSEEN_PARTS):
+        output = [output]
     if output is None or isinstance(output, (str, list)):
-        return "\n".join(_texts(f"{where}.output", output, notes, is_output=True))
-    return json_text(output)
+        text = "\n".join(_texts(f"{where}.output", output, notes, is_output=True))
+    else:
+        text = json_text(output)
+    if item.get("status") == "failed":
+        # The protocol says it beside the text; templates have only the text.
+        text = f"Error: {text}"
+    # A local shell's output has the call's id as its own.
+    is_shell = item.get("type") == "local_shell_call_output"
+    call_id = _call_id(item) if is_shell else string_of(item, "call_id")
+    name = visible_name(string_of(item, "name"), string_of(item, "namespace"))
+    return ToolResult(call_id, text, name)
 
 
 def _texts(where: str, content: object, notes: Notes, *, is_output: bool) -> list[str]:
@@ -173,12 +197,14 @@ def _part_texts(where: str, part: object, notes: Notes, *, is_output: bool) -> l
     if not isinstance(part, dict):
         raise InvalidRequest(f"{where!r} must be an object with a type", param=where)
     kind = part.get("type")
-    if kind in ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text"):
+    if kind in _TEXT_PARTS or (kind is None and isinstance(part.get("text"), str)):
         text = part.get("refusal" if kind == "refusal" else "text")
         if not isinstance(text, str):
             raise InvalidRequest(f"'{where}.text' must be a string", param=f"{where}.text")
         return [text]
-    if isinstance(kind, str) and kind.endswith(("image", "image_url", "file", "audio")):
+    if kind is None and is_output:
+        return [json_text(part)]  # of a shell: what it wrote, and how it ended
+    if isinstance(kind, str) and kind.endswith(_UNSEEN_PARTS):
         if is_output:
             return [UNSEEN]
         raise UnsupportedParameter(

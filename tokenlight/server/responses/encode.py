@@ -18,6 +18,7 @@ from tokenlight.server.decoding.sealed import seal
 from tokenlight.server.generation import FinishReason
 from tokenlight.server.responses.schema import (
     IncompleteDetails,
+    InputTokensDetails,
     Item,
     OutputTokensDetails,
     ReasoningField,
@@ -28,7 +29,6 @@ from tokenlight.server.responses.schema import (
     Status,
 )
 from tokenlight.server.schemas.parse_failure import parse_failures
-from tokenlight.server.schemas.usage import PromptTokensDetails
 from tokenlight.text.conversation import (
     Part,
     Reasoning,
@@ -164,7 +164,7 @@ class Envelope:
     def usage(self, ended: Ended) -> ResponsesUsage:
         return ResponsesUsage(
             input_tokens=self.num_prompt_tokens,
-            input_tokens_details=PromptTokensDetails(cached_tokens=ended.num_cached_tokens),
+            input_tokens_details=InputTokensDetails(cached_tokens=ended.num_cached_tokens),
             output_tokens=ended.num_sampled_tokens,
             output_tokens_details=OutputTokensDetails(reasoning_tokens=ended.num_reasoning_tokens),
             total_tokens=self.num_prompt_tokens + ended.num_sampled_tokens,

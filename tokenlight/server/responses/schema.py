@@ -72,13 +72,18 @@ class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
     stream_options: dict[str, Any] | None = None
 
 
+class InputTokensDetails(PromptTokensDetails, frozen=True, kw_only=True):
+    cache_write_tokens: int = 0
+    """Always 0: every computed token may serve later prompts, at no price."""
+
+
 class OutputTokensDetails(msgspec.Struct, frozen=True, kw_only=True):
     reasoning_tokens: int
 
 
 class ResponsesUsage(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int
-    input_tokens_details: PromptTokensDetails
+    input_tokens_details: InputTokensDetails
     output_tokens: int
     output_tokens_details: OutputTokensDetails
     total_tokens: int

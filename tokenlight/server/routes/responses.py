@@ -20,6 +20,7 @@ from tokenlight.server.admission import Admitted, admit, constrained, limit_head
 from tokenlight.server.answer.answer import Ended, answer
 from tokenlight.server.answer.explain import prefix_headers
 from tokenlight.server.answer.prompt import Prompt, make_prompt
+from tokenlight.server.decoding.fields import positive
 from tokenlight.server.decoding.notes import Notes
 from tokenlight.server.decoding.openai_tools import decode_tools
 from tokenlight.server.http.body import decode_body, read_body
@@ -152,17 +153,21 @@ async def _resolved(
     if not isinstance(sent, list):
         return sent
     return [
-        await svc.store.get_item(asker, str(item.get("id")))
-        if item.get("type") == "item_reference"
-        else item
+        await svc.store.get_item(asker, str(item.get("id"))) if _is_reference(item) else item
         for item in sent
     ]
+
+
+def _is_reference(item: dict[str, Any]) -> bool:
+    """Named by its type, which the protocol lets be left out."""
+    kind = item.get("type")
+    return kind == "item_reference" or (kind is None and item.keys() - {"type"} == {"id"})
 
 
 def _generation_fields(body: ResponsesRequest) -> GenerationFields:
     return GenerationFields(
         temperature=body.temperature,
-        top_p=body.top_p or None,
+        top_p=positive(body.top_p),
         stream=body.stream,
         seed=body.seed,
         skip_special_tokens=False,  # the parser reads them
