@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plan becomes tokens: logits are the model's, and rows that are not finite are told apart."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ from tokenlight.kv import DevicePool
 from tokenlight.models import load_model
 from tokenlight.nn import CacheSpec, Step
 from tokenlight.runner import ModelRunner
-from tokenlight.wire import SamplingParams
+from tokenlight.wire import Grammar, SamplingParams
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +31,20 @@ def runner(path):
     for request_id in range(4):
         runner.add(request_id, SamplingParams(temperature=0.0))
     return runner
+
+
+def test_rules_are_of_the_tokenizer_that_is_named(path, tmp_path):
+    shape = {
+        "model_type": "llama", "hidden_size": 32, "intermediate_size": 32, "vocab_size": 512,
+        "num_attention_heads": 2, "num_hidden_layers": 1, "max_position_embeddings": 64,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(shape))
+    model = ModelConfig(model=str(tmp_path), load_format="dummy", tokenizer=str(path))
+    waiting = ModelRunner.load(EngineConfig(model=model, num_threads=1)).compiling(
+        SamplingParams(grammar=Grammar('start: "a"', after=""))
+    )
+    assert waiting is not None
+    assert waiting.result(60).begin(after="").vocab_size == 512
 
 
 def test_facts_are_the_models(runner, path):

@@ -132,10 +132,10 @@ def test_another_chat_template_takes_the_place_of_the_models_own(tmp_path):
 def test_another_tokenizer_takes_the_place_of_the_models_own(tmp_path):
     model = write_tiny_llama(tmp_path / "tiny.gguf", vocab_size=512)
     other = write_tiny_llama(tmp_path / "other.gguf", vocab_size=300)
-    engine_config = EngineConfig(model=ModelConfig(model=str(model)))
 
     def vocab_size(**flags) -> int:
-        opened = open_model(ServerConfig(**flags), engine_config)
+        engine_config = EngineConfig(model=ModelConfig(model=str(model), **flags))
+        opened = open_model(ServerConfig(), engine_config)
         return Tokenizer.from_checkpoint(opened).vocab_size
 
     assert vocab_size() == 512

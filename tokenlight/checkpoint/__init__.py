@@ -13,7 +13,7 @@ from tokenlight.checkpoint.fetch.progress import FetchProgress, Progress
 from tokenlight.checkpoint.formats import BYTES, STORED_FORMATS, StoredFormat
 from tokenlight.checkpoint.locate import find_local_model, locate_model
 from tokenlight.checkpoint.metadata import Metadata
-from tokenlight.checkpoint.open import open_checkpoint, open_tokenizer
+from tokenlight.checkpoint.open import open_checkpoint
 
 __all__ = [
     "BYTES",
@@ -33,5 +33,4 @@ __all__ = [
     "is_hub_id",
     "locate_model",
     "open_checkpoint",
-    "open_tokenizer",
 ]

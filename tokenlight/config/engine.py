@@ -30,6 +30,9 @@ class ModelConfig:
     revision: str | None = field(default=None, metadata=flag("--revision"))
     """Branch, tag or commit of a Hub model. Default: main."""
 
+    tokenizer: str | None = field(default=None, metadata=flag("--tokenizer"))
+    """A folder with tokenizer.json, or a GGUF file. Default: the checkpoint's own tokenizer."""
+
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = field(
         default="auto", metadata=flag("--dtype")
     )

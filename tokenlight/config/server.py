@@ -35,9 +35,6 @@ class ServerConfig:
     served_model_names: tuple[str, ...] = field(default=(), metadata=flag("--served-model-name"))
     """The model's names in the API; answers bear the first. Default: the checkpoint's own name."""
 
-    tokenizer: str | None = field(default=None, metadata=flag("--tokenizer"))
-    """A folder with tokenizer.json, or a GGUF file. Default: the checkpoint's own tokenizer."""
-
     chat_template: str | None = field(default=None, metadata=flag("--chat-template"))
     """A file with a Jinja2 chat template. Default: the checkpoint's own."""
 

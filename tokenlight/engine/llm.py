@@ -73,7 +73,9 @@ class LLM:
         """
         config = _with_model_files(config or EngineConfig(), model)
         has_weights = config.model.load_format != "dummy"
-        checkpoint = open_checkpoint(Path(config.model.model), has_weights=has_weights)
+        checkpoint = open_checkpoint(
+            Path(config.model.model), has_weights=has_weights, tokenizer=config.model.tokenizer
+        )
         self._tokenizer = Tokenizer.from_checkpoint(checkpoint)
         self._template = ChatTemplate.from_checkpoint(checkpoint)
         self._names = count()

@@ -19,7 +19,7 @@ import uvicorn
 
 from tokenlight.base.errors import ConfigError
 from tokenlight.base.log import event, get_log
-from tokenlight.checkpoint import Checkpoint, open_checkpoint, open_tokenizer
+from tokenlight.checkpoint import Checkpoint, open_checkpoint
 from tokenlight.config import EngineConfig, ServerConfig
 from tokenlight.engine.client import AsyncLLM
 from tokenlight.server.app import make_app
@@ -259,9 +259,11 @@ def make_store(config: ServerConfig) -> ResponseStore:
 def open_model(config: ServerConfig, engine_config: EngineConfig) -> Checkpoint:
     """The checkpoint, with the tokenizer and the template that flags put in place of its own."""
     has_weights = engine_config.model.load_format != "dummy"
-    checkpoint = open_checkpoint(Path(engine_config.model.model), has_weights=has_weights)
-    if config.tokenizer is not None:
-        checkpoint = replace(checkpoint, tokenizer=open_tokenizer(Path(config.tokenizer)))
+    checkpoint = open_checkpoint(
+        Path(engine_config.model.model),
+        has_weights=has_weights,
+        tokenizer=engine_config.model.tokenizer,
+    )
     if config.chat_template is None:
         return checkpoint
     try:

@@ -184,4 +184,6 @@ def _load_part(
 def open_model(config: EngineConfig) -> Checkpoint:
     """The files that the model is made of."""
     has_weights = config.model.load_format != "dummy"
-    return open_checkpoint(Path(config.model.model), has_weights=has_weights)
+    return open_checkpoint(
+        Path(config.model.model), has_weights=has_weights, tokenizer=config.model.tokenizer
+    )
