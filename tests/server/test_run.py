@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a server: binding, draining, ending with its engine."""
+"""The life of a server: starting, binding, draining, ending with its engine."""
 
+import asyncio
 import json
 import logging
 import socket
@@ -13,13 +14,24 @@ import pytest
 from tests.processes import wait_until
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import MODEL, make_server, running
-from tokenlight.base.errors import ConfigError, EngineStalled
-from tokenlight.config import ServerConfig
+from tokenlight.base.errors import ConfigError, EngineStalled, UnsupportedCheckpoint
+from tokenlight.config import EngineConfig, ModelConfig, ServerConfig
+from tokenlight.engine.client import AsyncLLM
 from tokenlight.server import run
-from tokenlight.server.run import EXIT_ENGINE_DEAD, bind, url_of
+from tokenlight.server.run import EXIT_ENGINE_DEAD, bind, start_services, url_of
 
 CHAT = "/v1/chat/completions"
 HI = [{"role": "user", "content": "hi"}]
+SHAPE = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 1,
+    "vocab_size": 300,
+    "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-5,
+}
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -31,6 +43,26 @@ def read_all(connection: socket.socket) -> bytes:
         data += part
     connection.close()
     return data
+
+
+async def test_a_folder_without_a_tokenizer_is_told_of_while_its_weights_are_read(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "config.json").write_text(json.dumps(SHAPE))
+    ends: list[str] = []
+
+    async def start(*_: object, **__: object) -> None:
+        try:
+            await asyncio.Event().wait()  # a model of many gigabytes
+        finally:
+            ends.append("given back")
+
+    monkeypatch.setattr(AsyncLLM, "start", start)
+    model = ModelConfig(model=str(tmp_path), load_format="dummy")
+    async with asyncio.timeout(60):
+        with pytest.raises(UnsupportedCheckpoint, match="--tokenizer"):
+            await start_services(ServerConfig(), EngineConfig(model=model))
+    assert ends == ["given back"]
 
 
 def test_a_running_request_is_finished_and_new_ones_are_refused_while_draining():
