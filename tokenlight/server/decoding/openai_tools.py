@@ -50,7 +50,8 @@ def decode_tools(sent: Sequence[dict[str, Any]], notes: Notes) -> dict[str, Know
     known: dict[str, KnownTool] = {}
     for i, tool in enumerate(sent):
         for found in _tools(f"tools[{i}]", tool, notes):
-            known.setdefault(found.tool.name, found)
+            if known.setdefault(found.tool.name, found) is not found:
+                notes.ignore(f"duplicate_tool:{found.tool.name}")
     return known
 
 
@@ -174,8 +175,13 @@ def decode_tool_choice(sent: str | dict[str, Any] | None, known: Iterable[KnownT
             ]
             if not names:
                 return ToolChoice(mode="none")
-            is_forced = allowed.get("mode") == "required"
-            return ToolChoice(mode="required" if is_forced else "auto", names=tuple(names))
+            mode = allowed.get("mode")
+            if mode not in (None, "auto", "required"):
+                raise InvalidRequest(
+                    f"the mode of 'tool_choice' must be 'auto' or 'required', got {mode!r}",
+                    param="tool_choice",
+                )
+            return ToolChoice(mode=mode or "auto", names=tuple(names))
     return ToolChoice()  # one of OpenAI's own tools: there is none here to choose
 
 

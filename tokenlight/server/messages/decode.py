@@ -159,7 +159,8 @@ def _block_texts(
         return [text]
     if kind == "document":
         text = _document_text(block)
-        return [UNSEEN if text is None else text]
+        about = [string_of(block, "title"), string_of(block, "context")]
+        return [*filter(None, about), UNSEEN if text is None else text]
     if kind == "image" and is_result:
         # A session must not end because a tool took a picture.
         return [UNSEEN]
@@ -183,6 +184,7 @@ def _document_text(block: Block) -> str | None:
 
 
 def _tools(sent: Iterable[dict[str, Any]], notes: Notes) -> Iterable[Tool]:
+    names: set[str] = set()
     for i, tool in enumerate(sent):
         kind = tool.get("type") or "custom"
         schema = tool.get("input_schema")
@@ -202,6 +204,10 @@ def _tools(sent: Iterable[dict[str, Any]], notes: Notes) -> Iterable[Tool]:
             raise InvalidRequest(
                 f"'tools[{i}].name' must be a string that is not empty", param=f"tools[{i}].name"
             )
+        if name in names:
+            notes.ignore(f"duplicate_tool:{name}")
+            continue
+        names.add(name)
         yield Tool(
             name=name,
             description=string_of(tool, "description"),

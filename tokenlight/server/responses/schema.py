@@ -26,6 +26,8 @@ class ReasoningField(msgspec.Struct, frozen=True, kw_only=True):
     """Kept in the answer, as the next: reasoning is told as it was, and goes where the template
     wants it."""
     context: str | None = None
+    mode: str | None = None
+    """`standard`; another is refused."""
 
 
 class TextField(msgspec.Struct, frozen=True, kw_only=True):

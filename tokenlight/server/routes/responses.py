@@ -54,6 +54,8 @@ async def create_response(request: Request) -> Response | ASGIApp:
     svc.check_model(body.model)
     if _LOGPROBS in (body.include or ()):
         raise UnsupportedParameter("include", advice=f"leave {_LOGPROBS!r} out")
+    if body.reasoning and body.reasoning.mode not in (None, "standard"):
+        raise UnsupportedParameter("reasoning.mode", advice="leave it out: all reason alike")
     notes = Notes()
     try:
         asked = await _ask(svc, request, body, notes)

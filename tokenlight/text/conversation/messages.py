@@ -5,7 +5,8 @@ What becomes of messages:
 
     system, developer                a system turn, in its place
     user                             a user's turn; text parts are its lines
-    assistant                        reasoning (in both spellings), text and tool calls, one turn
+    assistant                        reasoning (in its spellings), text or refusal and tool calls,
+                                     one turn; a part that is none of these is a remark
     tool, function                   ToolResult; a part that is no text is a remark
 
 An image or file from the user is refused: the model reads text only.
@@ -37,6 +38,7 @@ CUSTOM_INPUT = "input"
 MessageRole = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 _TEXT_PARTS = ("text", "input_text", "output_text")
+_THOUGHTS = ("thinking", "reasoning", "redacted_thinking")
 _ROLES: dict[str, Role] = {"developer": "system", "system": "system", "user": "user"}
 
 
@@ -45,6 +47,8 @@ class ContentPart(msgspec.Struct, frozen=True, kw_only=True):
     """`text`, or Responses' names of it; `refusal`. What is no text is refused."""
     text: str | None = None
     refusal: str | None = None
+    thinking: Any = None
+    """Of the assistant, in a part of type `thinking`: a text, or text parts."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +58,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
     """Of functions or custom tools, as they were answered."""
+    function_call: dict[str, Any] | None = None
+    """A call as it was before tool_calls: of one function, without an id."""
     tool_call_id: str | None = None
+    refusal: str | None = None
+    """What the assistant said instead of its content."""
     reasoning_content: str | None = None
     """What the assistant thought, as it was answered."""
     reasoning: Any = None
@@ -83,21 +91,51 @@ def decode_messages(messages: Sequence[Message]) -> tuple[Turn, ...]:
 
 def _turn(where: str, message: Message) -> Turn:
     if message.role in ("tool", "function"):
-        text = "\n".join(_texts(where, message, is_result=True))
+        text = "\n".join(_texts(where, message, is_said=True))
         return Turn("tool", (ToolResult(message.tool_call_id or "", text, message.name or ""),))
-    texts = [Text(text) for text in _texts(where, message)]
     if message.role != "assistant":
+        texts = [Text(text) for text in _texts(where, message)]
         return Turn(_ROLES[message.role], tuple(texts or [Text("")]))
-    reasoning = message.reasoning_content or message.reasoning
-    parts: list[Part] = [Reasoning(reasoning)] if isinstance(reasoning, str) and reasoning else []
-    parts += texts
+    parts = _assistant_parts(where, message)
     parts += [
         _call(f"{where}.tool_calls[{i}]", call) for i, call in enumerate(message.tool_calls or ())
     ]
+    if message.function_call and not message.tool_calls:
+        parts.append(_call(f"{where}.function_call", {"function": message.function_call}))
     return Turn("assistant", tuple(parts or [Text("")]))
 
 
-def _texts(where: str, message: Message, *, is_result: bool = False) -> list[str]:
+def _assistant_parts(where: str, message: Message) -> list[Part]:
+    """What was said and, by clients that keep it among the content, thought."""
+    thought: list[Part] = []
+    said: list[ContentPart] = []
+    content = message.content
+    for part in content if isinstance(content, list) else ():
+        if part.type not in _THOUGHTS:
+            said.append(part)
+        elif text := _thought(part):
+            thought.append(Reasoning(text))
+    if isinstance(content, list):
+        message = msgspec.structs.replace(message, content=said)
+    texts = _texts(where, message, is_said=True) or [message.refusal or ""]
+    reasoning = message.reasoning_content or message.reasoning
+    if isinstance(reasoning, str) and reasoning:
+        thought = [Reasoning(reasoning)]  # the parts would tell it again
+    return [*thought, *(Text(text) for text in texts if text)]
+
+
+def _thought(part: ContentPart) -> str:
+    if isinstance(part.thinking, list):
+        return "\n".join(
+            inner["text"]
+            for inner in part.thinking
+            if isinstance(inner, dict) and isinstance(inner.get("text"), str)
+        )
+    return part.thinking if isinstance(part.thinking, str) else part.text or ""
+
+
+def _texts(where: str, message: Message, *, is_said: bool = False) -> list[str]:
+    """The texts of a message; `is_said`: by the assistant or a tool, so that nothing is refused."""
     if message.content is None or isinstance(message.content, str):
         return [message.content] if message.content else []
     texts: list[str] = []
@@ -109,7 +147,7 @@ def _texts(where: str, message: Message, *, is_result: bool = False) -> list[str
             if part.text is None:
                 raise InvalidRequest(f"'{at}.text' must be a string", param=f"{at}.text")
             texts.append(part.text)
-        elif is_result:
+        elif is_said:
             # A session must not end because a tool took a picture.
             texts.append(UNSEEN)
         else:
