@@ -19,6 +19,7 @@ from tokenlight.config import EngineConfig, ModelConfig, ServerConfig
 from tokenlight.engine.client import AsyncLLM
 from tokenlight.server import run
 from tokenlight.server.run import EXIT_ENGINE_DEAD, bind, start_services, url_of
+from tokenlight.server.store import ResponseStore
 
 CHAT = "/v1/chat/completions"
 HI = [{"role": "user", "content": "hi"}]
@@ -45,24 +46,65 @@ def read_all(connection: socket.socket) -> bytes:
     return data
 
 
-async def test_a_folder_without_a_tokenizer_is_told_of_while_its_weights_are_read(
-    tmp_path, monkeypatch
-):
+@pytest.fixture
+def no_tokenizer(tmp_path, monkeypatch):
+    """The config of a folder that cannot be served, and what is given back of its start."""
     (tmp_path / "config.json").write_text(json.dumps(SHAPE))
     ends: list[str] = []
+    close = ResponseStore.close
+
+    def close_store(store: ResponseStore) -> None:
+        ends.append("store")
+        close(store)
+
+    monkeypatch.setattr(ResponseStore, "close", close_store)
+    return EngineConfig(model=ModelConfig(model=str(tmp_path), load_format="dummy")), ends
+
+
+async def test_a_folder_without_a_tokenizer_is_told_of_while_its_weights_are_read(
+    no_tokenizer, monkeypatch
+):
+    engine_config, ends = no_tokenizer
 
     async def start(*_: object, **__: object) -> None:
         try:
             await asyncio.Event().wait()  # a model of many gigabytes
         finally:
-            ends.append("given back")
+            ends.append("engine")
 
     monkeypatch.setattr(AsyncLLM, "start", start)
-    model = ModelConfig(model=str(tmp_path), load_format="dummy")
     async with asyncio.timeout(60):
         with pytest.raises(UnsupportedCheckpoint, match="--tokenizer"):
-            await start_services(ServerConfig(), EngineConfig(model=model))
-    assert ends == ["given back"]
+            await start_services(ServerConfig(), engine_config)
+    assert sorted(ends) == ["engine", "store"]
+
+
+async def test_an_engine_that_runs_before_its_tokenizer_is_read_is_given_back(
+    no_tokenizer, monkeypatch
+):
+    engine_config, ends = no_tokenizer
+    is_running = threading.Event()
+    read_text = run._read_text
+
+    class Started(AsyncLLM):
+        def __init__(self) -> None:
+            is_running.set()
+
+        async def close(self, drain_s: float = 0.0) -> None:
+            ends.append("engine")
+
+    async def start(*_: object, **__: object) -> AsyncLLM:
+        return Started()
+
+    def read_late(*sent: object) -> object:
+        assert is_running.wait(60)
+        return read_text(*sent)
+
+    monkeypatch.setattr(AsyncLLM, "start", start)
+    monkeypatch.setattr(run, "_read_text", read_late)
+    with pytest.raises(UnsupportedCheckpoint, match="--tokenizer"):
+        await start_services(ServerConfig(), engine_config)
+    assert sorted(ends) == ["engine", "store"]
 
 
 def test_a_running_request_is_finished_and_new_ones_are_refused_while_draining():
