@@ -52,18 +52,20 @@ URL = "http://127.0.0.1:8000"
     ("program", "client"), [("claude", "claude_code"), ("qwen", "qwen_code"), ("codex", "codex")]
 )
 def test_an_agent_is_pointed_as_in_its_own_test(program, client):
-    """A variable that the page leaves out is an agent that asks for a model of its own vendor."""
+    """What the page leaves out is an agent that asks for a model or a login of its own vendor."""
     (shell,) = re.findall(r"^```\n(.*?)^```$", AGENTS, re.MULTILINE | re.DOTALL)
     lines = [*shell.replace("\\\n", " ").splitlines(), *re.findall(r"`(\w+=.*?)`", AGENTS)]
     commands = [shlex.split(line, comments=True) for line in lines]
-    (words,) = [words[:-1] for words in commands if words[-1] == program]
-    shown = dict(word.split("=", 1) for word in words)
+    (words,) = [words for words in commands if program in words]
+    at = words.index(program)
+    shown = dict(word.split("=", 1) for word in words[:at])
     tested = {
         name: value.replace("key", "unused").replace("tiny", "NAME")
         for name, value in CLIENTS[client].environment(URL).items()
         if name.startswith(("ANTHROPIC_", "OPENAI_", "LOCAL_"))
     }
     assert shown == tested
+    assert words[at + 1 :] == list(CLIENTS[client].flags)
 
 
 def test_a_provider_is_declared_as_in_its_own_test(tmp_path):

@@ -26,6 +26,8 @@ class Client:
     environment: Callable[[str], dict[str, str]]
     """From the server's URL."""
     prepare: Callable[[str, Path], None] = lambda url, home: None
+    flags: tuple[str, ...] = ()
+    """What points it at a server beside its environment; `arguments` has it too."""
     last_command: str = ""
     """A third command that tells this agent to stop."""
 
@@ -53,7 +55,7 @@ def _prepare_codex(url: str, home: Path) -> None:
 
 def _qwen(url: str, home: Path) -> list[str]:
     entry = "node_modules/@qwen-code/qwen-code/cli-entry.js"
-    return [*_node(entry), "--auth-type", "openai", "--yolo", "-p", TASK]
+    return [*_node(entry), *CLIENTS["qwen_code"].flags, "--yolo", "-p", TASK]
 
 
 def _mini(url: str, home: Path) -> list[str]:
@@ -71,7 +73,10 @@ CLIENTS = {
             "ANTHROPIC_BASE_URL": url,
             "ANTHROPIC_AUTH_TOKEN": "key",
             "ANTHROPIC_MODEL": "tiny",
-            "ANTHROPIC_SMALL_FAST_MODEL": "tiny",
+            "ANTHROPIC_DEFAULT_FABLE_MODEL": "tiny",
+            "ANTHROPIC_DEFAULT_OPUS_MODEL": "tiny",
+            "ANTHROPIC_DEFAULT_SONNET_MODEL": "tiny",
+            "ANTHROPIC_DEFAULT_HAIKU_MODEL": "tiny",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "DISABLE_TELEMETRY": "1",
             "DISABLE_AUTOUPDATER": "1",
@@ -95,6 +100,7 @@ CLIENTS = {
             "OPENAI_MODEL": "tiny",
             "QWEN_TELEMETRY_ENABLED": "false",
         },
+        flags=("--auth-type", "openai"),
     ),
     "mini_swe_agent": Client(
         program=AGENTS / "mini-swe-agent/bin/mini",
