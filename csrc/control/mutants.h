@@ -28,6 +28,7 @@ enum class Mutant {
     kStateOffBoundary,     // a recurrent state is kept where no block ends
     kLoadEndsEarly,        // blocks go home at once although a copy still writes to them
     kFailedCopyPublished,  // a copy that failed is taken for one that succeeded
+    kProposeInFlight,      // drafts are kept although a step in flight samples their place
 };
 
 template <Mutant kMutant>

@@ -169,8 +169,9 @@ void Scheduler::Propose(RequestId id, std::span<const std::int32_t> draft_token_
     const auto place = places_.find(id);
     if (place == places_.end() || !std::holds_alternative<SlotId>(place->second)) return;
     Decoding* decoding = decoding_.Find(std::get<SlotId>(place->second));
+    if (decoding == nullptr) return;
     // What a step in flight samples comes before them.
-    if (decoding == nullptr || decoding->resident.progress.num_sampling > 0) return;
+    if (decoding->resident.progress.num_sampling > 0 && !kPlanted<Mutant::kProposeInFlight>) return;
     decoding->resident.request->draft_ids.assign(draft_token_ids.begin(), draft_token_ids.end());
 }
 

@@ -101,9 +101,8 @@ class Scheduler {
     [[nodiscard]] Fault Submit(const Submission& submission);
     // False when the request is unknown or has finished.
     bool Abort(RequestId id);
-    // Tokens that may follow, to be judged by the next step. Ignored when they cannot be used,
-    // while a step in flight samples for the request for one, and dropped when that step has no
-    // room.
+    // Tokens that may follow, to be judged by the request's next step. Ignored while a step in
+    // flight samples for it, and when they cannot be used; dropped when that step has no room.
     void Propose(RequestId id, std::span<const std::int32_t> draft_token_ids);
 
     // A guard was dropped: nothing can be planned or committed any more.

@@ -51,6 +51,9 @@ void Run::Check() {
         if (resident.request->num_preemptions > world_.config.max_preemptions) {
             Complain("a request is preempted more often than it may be");
         }
+        if (resident.progress.num_sampling > 0 && !resident.request->draft_ids.empty()) {
+            Complain("drafts wait behind a step that samples");
+        }
     });
     inspector.EachWaiting([&](const Request& request) {
         if (request.num_preemptions > world_.config.max_preemptions) {
