@@ -48,6 +48,32 @@ def test_a_model_with_more_tokens_than_its_tokenizer_never_says_them(grammars):
         assert max(speak(constraint(grammars), seed, vocab_size=VOCAB_SIZE + 500)) <= EOS
 
 
+@pytest.mark.parametrize("rules", [RULES, "start: /[^y]+/\n"])
+def test_a_model_with_fewer_tokens_than_its_tokenizer_says_its_own(rules):
+    """What rules allow is told by what they allow, or by what they forbid."""
+
+    class Larger(ByteTokenizer):
+        vocab_size = VOCAB_SIZE + 3
+
+    row = Constraint(
+        Grammars(Larger, vocab_size=VOCAB_SIZE).compile(rules),
+        after="",
+        num_prompt_tokens=NUM_PROMPT_TOKENS,
+    )
+    logits_V = torch.zeros(VOCAB_SIZE)
+    row.shape_(logits_V, NUM_PROMPT_TOKENS)
+    assert logits_V[ord("n")] == 0
+    assert (logits_V[ord("y")] == 0) == (rules == RULES)
+
+
+def test_rules_without_a_token_that_ends_them_are_refused():
+    class Endless(ByteTokenizer):
+        eos_token_ids = ()
+
+    with pytest.raises(ValueError, match="no token that ends an answer"):
+        Grammars(Endless).compile(RULES).result(20)
+
+
 def test_tokens_that_were_never_committed_are_sampled_anew(grammars):
     row = constraint(grammars)
     logits_V = torch.zeros(VOCAB_SIZE)

@@ -88,7 +88,10 @@ class ModelRunner:
         with told_when_out_of_memory(SERVING, held):
             is_led = others is not None and not resolved.is_staged
             model = others.lead(share) if others and is_led else share.model
-            grammars = Grammars(lambda: Tokenizer.from_checkpoint(checkpoint))
+            grammars = Grammars(
+                lambda: Tokenizer.from_checkpoint(checkpoint),
+                vocab_size=checkpoint.config["vocab_size"],
+            )
             runner = cls(model, share.kv, resolved, grammars, others, timeline)
         is_dummy = config.model.load_format == "dummy"
         runner.facts = ModelFacts(

@@ -32,9 +32,18 @@ _MAX_CHOICES = 256
 class Grammars:
     """Compiles rules for one vocabulary. `compile` is called on one thread."""
 
-    def __init__(self, load_tokenizer: Callable[[], Tokenizer]) -> None:
-        """`load_tokenizer` is called on the compiling thread, when the first rules come."""
+    def __init__(
+        self, load_tokenizer: Callable[[], Tokenizer], *, vocab_size: int | None = None
+    ) -> None:
+        """Nothing is loaded yet.
+
+        Args:
+            load_tokenizer: called on the compiling thread, when the first rules come.
+            vocab_size: tokens that the model can say, where its tokenizer may have more; Gemma 3's
+                has one for images, which text models lack.
+        """
         self._load_tokenizer = load_tokenizer
+        self._vocab_size = vocab_size
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="grammar")
         self._vocabulary: Vocabulary | None = None
         self._compiled: OrderedDict[str, Future[Rules]] = OrderedDict()
@@ -51,7 +60,7 @@ class Grammars:
 
     def _compile(self, rules: str) -> Rules:
         if self._vocabulary is None:
-            self._vocabulary = Vocabulary(self._load_tokenizer())
+            self._vocabulary = Vocabulary(self._load_tokenizer(), self._vocab_size)
         grammar = LLMatcher.grammar_from_lark(rules)
         matcher = LLMatcher(self._vocabulary.tokens, grammar, log_level=0, limits=LIMITS)
         if matcher.is_error():
@@ -71,13 +80,15 @@ class Choice:
 class Vocabulary:
     """A tokenizer as llguidance wants it."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, vocab_size: int | None = None) -> None:
         self._tokenizer = tokenizer
         self.is_tokenizer_wrapper = True
-        self.eos_token_ids = list(tokenizer.eos_token_ids)
+        num_tokens = min(tokenizer.vocab_size, vocab_size or tokenizer.vocab_size)
+        self.eos_token_ids = [i for i in tokenizer.eos_token_ids if i < num_tokens]
+        if not self.eos_token_ids:
+            raise ValueError("the model has no token that ends an answer, which rules need")
         self.eos_token_id = self.eos_token_ids[0]
         self.bos_token_id = tokenizer.bos_token_id
-        num_tokens = tokenizer.vocab_size
         # Tokens without bytes must not look like one another's beginnings.
         self.token_bytes = [tokenizer.token_bytes(i) for i in range(num_tokens)]
         self.all_words = _as_words(np.ones(num_tokens, np.bool_))
