@@ -107,6 +107,17 @@ async def test_what_cannot_be_served_is_refused_by_the_call(llm):
             start(llm, "a")
 
 
+async def test_what_cannot_be_sent_takes_no_place(llm, monkeypatch):
+    def send(message: object) -> None:
+        raise OSError("no buffer space")
+
+    monkeypatch.setattr(llm._link, "send", send)
+    for _ in range(2):
+        with pytest.raises(OSError, match="no buffer"):
+            await anext(start(llm, "a"))
+        assert llm.num_unfinished == 0
+
+
 async def test_leaving_aborts_at_any_point(llm):
     """Closed before the first token, after it, by breaking off, by cancelling the reader."""
     never_begun = start(llm, "a")

@@ -154,9 +154,13 @@ def test_one_bad_prompt_ends_the_call_and_leaves_the_engine_well(llm):
     assert llm.generate("a", GREEDY, max_tokens=2)[0].num_sampled_tokens == 2
 
 
-@pytest.mark.parametrize("sampling", [{"temperature": 1}, "stop"])
-def test_what_stands_in_samplings_place_is_refused_by_its_type(llm, sampling):
-    with pytest.raises(InvalidRequest, match=f"SamplingParams.*got {type(sampling).__name__}"):
+@pytest.mark.parametrize(
+    ("sampling", "named"), [({"temperature": 1}, "dict"), ({}, "dict"), ("", "str"), (5, "int")]
+)
+def test_what_stands_in_samplings_place_is_refused_by_its_type(llm, sampling, named):
+    with pytest.raises(InvalidRequest, match=f"SamplingParams.*got {named}"):
+        llm.generate(["a", "b"], [SamplingParams(), sampling], max_tokens=1)
+    with pytest.raises(InvalidRequest, match=f"SamplingParams.*got {named}"):
         llm.generate("a", sampling, max_tokens=1)
 
 

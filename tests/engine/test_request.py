@@ -19,9 +19,12 @@ FACTS = wire.ModelFacts(
 )
 
 
-def _make(prompt=(1, 2, 3), sampling=None, **changes):
+DEFAULTS = wire.SamplingParams()
+
+
+def _make(prompt=(1, 2, 3), sampling=DEFAULTS, **changes):
     arguments = {"request_id": "a", "max_new_tokens": 5, "stop_token_ids": (), "priority": 0}
-    return make_request(FACTS, prompt, sampling or wire.SamplingParams(), **arguments | changes)
+    return make_request(FACTS, prompt, sampling, **arguments | changes)
 
 
 def test_a_good_request_passes_unchanged():
@@ -76,6 +79,9 @@ def test_a_wrong_prompt_is_refused(prompt, said):
         ("min_p", 1.01),
         ("seed", -1),
         ("seed", 1 << 63),
+        ("min_tokens", -1),
+        ("min_tokens", 1 << 31),
+        ("min_tokens", 1 << 70),
     ],
 )
 def test_sampling_out_of_range_is_refused_by_name(name, value):
@@ -95,6 +101,10 @@ def test_sampling_out_of_range_is_refused_by_name(name, value):
         {"sampling": wire.SamplingParams(temperature="hot")},
         {"sampling": wire.SamplingParams(logit_bias={"a": 1})},
         {"sampling": "hot"},
+        {"sampling": {"temprature": 0}},
+        {"sampling": {}},
+        {"stop_token_ids": None},
+        {"prompt": None},
         {"max_new_tokens": "5"},
         {"stop_token_ids": ["x"]},
     ],
@@ -102,6 +112,12 @@ def test_sampling_out_of_range_is_refused_by_name(name, value):
 def test_a_wrong_type_is_refused_and_never_sent(changes):
     with pytest.raises(InvalidRequest, match="wrong type"):
         _make(**changes)
+
+
+@pytest.mark.parametrize("name", ["request_id", "cache_salt"])
+def test_half_of_a_surrogate_pair_is_refused_and_never_sent(name):
+    with pytest.raises(InvalidRequest, match="UTF-8"):
+        _make(**{name: "b\ud83d"})
 
 
 def test_max_new_tokens_below_one_is_refused():

@@ -135,9 +135,9 @@ class AsyncLLM:
 
     async def _deltas(self, request: wire.Generate) -> AsyncGenerator[wire.Delta, None]:
         self._check_admission(request.request_id)
+        self._link.send(request)
         stream = self._streams[request.request_id] = Stream()
         self._is_idle.clear()
-        self._link.send(request)
         try:
             while True:
                 delta = await stream.next()

@@ -121,7 +121,7 @@ class LLM:
         if not self._finalizer.alive:
             raise ServerStopping("this LLM was closed; make another")
         token_ids = [self._encode(prompt) for prompt in _prompts(prompts)]
-        each = _each(sampling or SamplingParams(), len(token_ids))
+        each = _each(SamplingParams() if sampling is None else sampling, len(token_ids))
         stops = (stop,) if isinstance(stop, str) else tuple(stop)
         return self._wait(
             _all(
@@ -242,9 +242,13 @@ def _each(
 ) -> Sequence[SamplingParams]:
     if isinstance(sampling, SamplingParams):
         return [sampling] * num_prompts
-    if not all(isinstance(each, SamplingParams) for each in sampling):
+    is_sequence = isinstance(sampling, Sequence) and not isinstance(sampling, str)
+    wrong = (
+        [s for s in sampling if not isinstance(s, SamplingParams)] if is_sequence else [sampling]
+    )
+    if wrong:
         raise InvalidRequest(
-            f"sampling must be SamplingParams, or one each, got {type(sampling).__name__}",
+            f"sampling must be SamplingParams, or one each, got {type(wrong[0]).__name__}",
             param="sampling",
         )
     if len(sampling) != num_prompts:

@@ -34,12 +34,12 @@ def make_request(
             prompt_token_ids=b"",
             sampling=sampling,
             max_new_tokens=max_new_tokens,
-            stop_token_ids=tuple(stop_token_ids),
+            stop_token_ids=tuple(_sequence("stop_token_ids", stop_token_ids)),
             priority=priority,
             cache_salt=cache_salt,
         )
     )
-    num_tokens = len(prompt_token_ids)
+    num_tokens = len(_sequence("prompt", prompt_token_ids))
     if num_tokens == 0:
         raise InvalidRequest("the prompt is empty; send at least one token", param="prompt")
     if num_tokens >= facts.max_model_tokens:
@@ -54,12 +54,26 @@ def make_request(
         )
     _check_sampling(request.sampling)
     _check_biases(request.sampling, facts.vocab_size)
-    return msgspec.structs.replace(
+    request = msgspec.structs.replace(
         request,
-        prompt_token_ids=_packed(prompt_token_ids, facts.vocab_size),
         max_new_tokens=min(max_new_tokens, facts.max_model_tokens - num_tokens),
         stop_token_ids=tuple(t for t in request.stop_token_ids if 0 <= t < facts.vocab_size),
     )
+    _check_can_be_sent(request)
+    packed = _packed(prompt_token_ids, facts.vocab_size)
+    return msgspec.structs.replace(request, prompt_token_ids=packed)
+
+
+def _sequence(name: str, token_ids: Sequence[int]) -> Sequence[int]:
+    try:
+        len(token_ids)
+    except TypeError:
+        raise InvalidRequest(
+            f"{name} has the wrong type: it must be a sequence of token ids, got "
+            f"{type(token_ids).__name__}",
+            param=name,
+        ) from None
+    return token_ids
 
 
 def _check_biases(sampling: wire.SamplingParams, vocab_size: int) -> None:
@@ -74,11 +88,25 @@ def _check_biases(sampling: wire.SamplingParams, vocab_size: int) -> None:
 
 def _typed(request: wire.Generate) -> wire.Generate:
     """A wrong type would be dropped by the engine's decoder, and its caller would wait for ever."""
+    if not isinstance(request.sampling, wire.SamplingParams):
+        raise InvalidRequest(
+            f"a parameter has the wrong type: sampling must be SamplingParams, got "
+            f"{type(request.sampling).__name__}",
+            param="sampling",
+        )
     try:
         plain = msgspec.to_builtins(request, builtin_types=(bytes,))
         return msgspec.convert(plain, wire.Generate)
     except (msgspec.ValidationError, TypeError) as fault:
         raise InvalidRequest(f"a parameter has the wrong type: {fault}") from None
+
+
+def _check_can_be_sent(request: wire.Generate) -> None:
+    """Of a right type, and yet no text that can be written: half of a surrogate pair."""
+    try:
+        wire.encode(request)
+    except UnicodeEncodeError as fault:
+        raise InvalidRequest(f"a parameter is no text that UTF-8 can hold: {fault}") from None
 
 
 def _packed(prompt_token_ids: Sequence[int], vocab_size: int) -> bytes:
@@ -106,7 +134,7 @@ def _check_sampling(sampling: wire.SamplingParams) -> None:
         ("repetition_penalty", 0 < sampling.repetition_penalty <= 10, "above 0 and at most 10"),
         ("frequency_penalty", -2 <= sampling.frequency_penalty <= 2, "from -2 to 2"),
         ("presence_penalty", -2 <= sampling.presence_penalty <= 2, "from -2 to 2"),
-        ("min_tokens", sampling.min_tokens >= 0, "at least 0"),
+        ("min_tokens", 0 <= sampling.min_tokens < 1 << 31, "from 0 to 2^31 - 1"),
         (
             "num_logprobs",
             0 <= (sampling.num_logprobs or 0) <= wire.MAX_LOGPROBS,
