@@ -107,21 +107,16 @@ def _turn(where: str, message: Message) -> Turn:
 
 def _assistant_parts(where: str, message: Message) -> list[Part]:
     """What was said and, by clients that keep it among the content, thought."""
-    thought: list[Part] = []
-    said: list[ContentPart] = []
-    content = message.content
-    for part in content if isinstance(content, list) else ():
-        if part.type not in _THOUGHTS:
-            said.append(part)
-        elif text := _thought(part):
-            thought.append(Reasoning(text))
-    if isinstance(content, list):
-        message = msgspec.structs.replace(message, content=said)
-    texts = _texts(where, message, is_said=True) or [message.refusal or ""]
+    texts = _texts(where, message, is_said=True)
+    if not texts and message.refusal:
+        texts = [message.refusal]
     reasoning = message.reasoning_content or message.reasoning
     if isinstance(reasoning, str) and reasoning:
-        thought = [Reasoning(reasoning)]  # the parts would tell it again
-    return [*thought, *(Text(text) for text in texts if text)]
+        thoughts = [reasoning]  # the parts would tell it again
+    else:
+        sent = message.content if isinstance(message.content, list) else ()
+        thoughts = [_thought(part) for part in sent if part.type in _THOUGHTS]
+    return [*map(Reasoning, filter(None, thoughts)), *map(Text, texts)]
 
 
 def _thought(part: ContentPart) -> str:
@@ -147,6 +142,8 @@ def _texts(where: str, message: Message, *, is_said: bool = False) -> list[str]:
             if part.text is None:
                 raise InvalidRequest(f"'{at}.text' must be a string", param=f"{at}.text")
             texts.append(part.text)
+        elif part.type in _THOUGHTS and message.role == "assistant":
+            continue  # `_assistant_parts` has it
         elif is_said:
             # A session must not end because a tool took a picture.
             texts.append(UNSEEN)
