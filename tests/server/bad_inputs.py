@@ -179,6 +179,7 @@ MESSAGES_INPUTS = {
 TOKENS_INPUTS = {
     "nothing to tokenize": ("/tokenize", {}),
     "a prompt that is a number": ("/tokenize", {"prompt": 5}),
+    "tools with a prompt": ("/tokenize", {"prompt": "hi", "tools": [{"type": "function"}]}),
     "messages that are empty": ("/tokenize", {"messages": []}),
     "tokens of another model": ("/tokenize", {"prompt": "hi", "model": "gpt-5"}),
     "no tokens to detokenize": ("/detokenize", {}),

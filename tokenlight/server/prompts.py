@@ -18,7 +18,7 @@ from tokenlight.server.chat.decode import checked_variables
 from tokenlight.server.decoding.notes import Notes
 from tokenlight.server.decoding.openai_tools import decode_tools
 from tokenlight.server.services import Services
-from tokenlight.text.conversation import Conversation, Message, decode_messages
+from tokenlight.text.conversation import Conversation, Message, ReasoningWish, decode_messages
 
 _Result = TypeVar("_Result")
 
@@ -50,6 +50,7 @@ async def messages_token_ids(
     notes: Notes,
     *,
     tools: Sequence[dict[str, Any]],
+    reasoning_effort: str | None,
     add_generation_prompt: bool | None,
     variables: Mapping[str, Any] | None,
 ) -> list[int]:
@@ -63,6 +64,7 @@ async def messages_token_ids(
     conversation = Conversation(
         turns=decode_messages(messages),
         tools=tuple(found.tool for found in known.values()),
+        reasoning=ReasoningWish.of_effort(reasoning_effort),
         opens_answer=add_generation_prompt is not False,
         variables=checked_variables(variables),
     )

@@ -15,6 +15,9 @@ from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.schemas.tokens import Tokenized, TokenizeRequest
 from tokenlight.server.services import Services, services
 
+_OF_MESSAGES = ("tools", "reasoning_effort", "chat_template_kwargs")
+_OF_PROMPTS = ("add_special_tokens",)
+
 
 async def tokenize(request: Request) -> Response:
     svc = services(request)
@@ -37,6 +40,7 @@ async def tokenize(request: Request) -> Response:
 async def _token_ids(svc: Services, body: TokenizeRequest, notes: Notes) -> list[int]:
     if (body.prompt is None) == (body.messages is None):
         raise InvalidRequest("send either 'prompt' or 'messages'", param="prompt")
+    _check_kind(body)
     if body.messages is None:
         return await text_token_ids(svc, body.prompt or "", add_bos=body.add_special_tokens)
     return await messages_token_ids(
@@ -44,9 +48,20 @@ async def _token_ids(svc: Services, body: TokenizeRequest, notes: Notes) -> list
         body.messages,
         notes,
         tools=body.tools or (),
+        reasoning_effort=body.reasoning_effort,
         add_generation_prompt=body.add_generation_prompt,
         variables=body.chat_template_kwargs,
     )
+
+
+def _check_kind(body: TokenizeRequest) -> None:
+    """Raises InvalidRequest when what is for prompts comes with messages, or the reverse."""
+    others, kind = (_OF_PROMPTS, "prompt") if body.prompt is None else (_OF_MESSAGES, "messages")
+    for name in others:
+        if getattr(body, name):
+            raise InvalidRequest(
+                f"{name!r} only goes with {kind!r}; leave it out, or send {kind!r}", param=name
+            )
 
 
 ENDPOINTS = [

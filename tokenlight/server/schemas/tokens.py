@@ -20,11 +20,14 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
     messages: Annotated[list[Message], Meta(min_length=1)] | None = None
     tools: list[dict[str, Any]] | None = None
     """Messages only: what the model may call, as in a chat."""
+    reasoning_effort: str | None = None
+    """Messages only: as in a chat."""
     add_special_tokens: bool | None = None
     """Prompts only: begin with the begin-of-text token. Default: as the model wants it."""
     add_generation_prompt: bool | None = None
     """Messages only: open the assistant's turn. Default true."""
     chat_template_kwargs: dict[str, Any] | None = None
+    """Messages only: variables for the model's chat template."""
     return_token_strs: bool | None = None
     """Add each token's text."""
 
