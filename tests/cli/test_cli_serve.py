@@ -125,7 +125,7 @@ def test_the_banner_says_where_what_and_how_to_try(has_key, is_default_model, ca
     assert "http://127.0.0.1:8000/v1" in text
     assert "8,192 tokens" in text
     assert ("can      chat, call tools and continue text" in text) == calls_tools
-    assert ("Qwen/Qwen3-8B" in text) == is_default_model
+    assert ("bin/tokenlight serve Qwen/Qwen3-8B   (16 GB)\n" in text) == is_default_model
     assert ("call tools or drive agents" in text) == is_default_model
     assert ("$TOKENLIGHT_API_KEY" in text) == has_key
     # The line to copy is one command that a shell reads, with a body that is JSON.
@@ -144,8 +144,29 @@ def test_the_banner_names_a_command_that_the_next_shell_finds(monkeypatch, tmp_p
     assert shlex.split(command_here()) == [str(there / "python"), "-m", "tokenlight"]
     (there / "tokenlight").touch(mode=0o755)
     assert shlex.split(command_here()) == [str(there / "tokenlight")]
+    # An environment that is active in this shell is not in the next one.
+    monkeypatch.setenv("PATH", f"{there}:{elsewhere}")
+    monkeypatch.setattr(sys, "prefix", str(there.parent))
+    assert sys.prefix != sys.base_prefix
+    assert shlex.split(command_here()) == [str(there / "tokenlight")]
+    # The machine's own Python, and an environment with a link from a folder on PATH.
+    monkeypatch.setattr(sys, "prefix", sys.base_prefix)
+    assert command_here() == "tokenlight"
+    monkeypatch.setattr(sys, "prefix", str(there.parent))
+    elsewhere.mkdir()
+    (elsewhere / "tokenlight").symlink_to(there / "tokenlight")
     monkeypatch.setenv("PATH", f"{elsewhere}:{there}")
     assert command_here() == "tokenlight"
+
+
+def test_the_banner_does_not_name_another_installation(monkeypatch, tmp_path):
+    there, other = tmp_path / "an env" / "bin", tmp_path / "other"
+    for folder in (there, other):
+        folder.mkdir(parents=True)
+        (folder / "tokenlight").touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(there / "python"))
+    monkeypatch.setenv("PATH", f"{other}:{there}")
+    assert shlex.split(command_here()) == [str(there / "tokenlight")]
 
 
 def test_progress_away_from_a_terminal_is_a_line_per_tenth(capsys):

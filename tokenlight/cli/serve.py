@@ -95,15 +95,18 @@ def tell_lowered(asked_tokens: int | None, served_tokens: int) -> None:
 
 
 def command_here() -> str:
-    """This command as another shell can type it: `make serve` puts it on nobody's PATH."""
-    if shutil.which("tokenlight") is not None:
-        return "tokenlight"
+    """This command as another shell can type it, and none that is installed elsewhere.
+
+    `make serve` puts it on nobody's PATH, and an activated environment on this shell's alone.
+    """
     beside = Path(sys.executable).with_name("tokenlight")
-    return (
-        shlex.quote(str(beside))
-        if beside.exists()
-        else f"{shlex.quote(sys.executable)} -m tokenlight"
-    )
+    if not beside.exists():
+        return f"{shlex.quote(sys.executable)} -m tokenlight"
+    if (which := shutil.which("tokenlight")) is not None:
+        is_active = sys.prefix != sys.base_prefix and Path(which).parent == beside.parent
+        if not is_active and Path(which).resolve() == beside.resolve():
+            return "tokenlight"
+    return shlex.quote(str(beside))
 
 
 def banner(
@@ -123,8 +126,8 @@ def banner(
     cannot = (
         [
             "  cannot   call tools or drive agents: it has 135 million parameters. Models of the",
-            "           Hugging Face Hub that can: Qwen/Qwen3-4B-Instruct-2507 (8 GB), or (16 GB)",
-            f"           {command} serve Qwen/Qwen3-8B",
+            "           Hugging Face Hub that can: Qwen/Qwen3-4B-Instruct-2507 (8 GB), or",
+            f"           {command} serve Qwen/Qwen3-8B   (16 GB)",
         ]
         if is_default_model
         else []
