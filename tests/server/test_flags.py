@@ -100,7 +100,8 @@ def test_what_the_makers_advise_holds_where_a_request_does_not_say():
         chat.create(model=MODEL, messages=HI, temperature=0, top_p=1, extra_body={"top_k": 0})
         body = {"model": MODEL, "messages": HI, "max_tokens": 4}
         assert httpx.post(f"{server.url}/v1/messages", json=body).status_code == 200
-        assert httpx.post(f"{server.url}/v1/responses", json={"input": "hi"}).status_code == 200
+        answer = httpx.post(f"{server.url}/v1/responses", json={"input": "hi"}).json()
+        assert (answer["temperature"], answer["top_p"]) == (0.6, 0.95)
     found = [
         (s.temperature, s.top_p, s.top_k, s.min_p, s.repetition_penalty)
         for s in (seen.sampling for seen in engine.seen)

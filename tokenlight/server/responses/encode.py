@@ -113,6 +113,8 @@ class Envelope:
     model: str
     body: ResponsesRequest
     num_prompt_tokens: int
+    advised: Mapping[str, float]
+    """See `Services.advised`."""
 
     def response(
         self,
@@ -143,11 +145,11 @@ class Envelope:
             prompt_cache_key=body.prompt_cache_key,
             reasoning=body.reasoning or ReasoningField(),
             store=body.store is not False,
-            temperature=1.0 if body.temperature is None else body.temperature,
+            temperature=self._number(body.temperature, "temperature"),
             text=text,
             tool_choice=body.tool_choice or "auto",
             tools=body.tools or [],
-            top_p=1.0 if body.top_p is None else body.top_p,
+            top_p=self._number(body.top_p, "top_p"),
             usage=usage,
             user=body.user,
             metadata=body.metadata or {},
@@ -160,6 +162,9 @@ class Envelope:
             usage=self.usage(ended),
         )
         return msgspec.structs.replace(made, parse_failures=parse_failures(ended.failures))
+
+    def _number(self, asked: float | None, name: str) -> float:
+        return self.advised.get(name, 1.0) if asked is None else asked
 
     def usage(self, ended: Ended) -> ResponsesUsage:
         return ResponsesUsage(

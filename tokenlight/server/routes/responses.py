@@ -86,7 +86,9 @@ def _compacts_on_event(request: Request) -> bool:
 
 
 def _overflow(svc: Services, body: ResponsesRequest, error: ContextTooLong) -> ASGIApp:
-    envelope = Envelope(_response_id(), unix_s(), svc.model_name, body, error.prompt_tokens)
+    envelope = Envelope(
+        _response_id(), unix_s(), svc.model_name, body, error.prompt_tokens, svc.advised
+    )
     stream = ResponsesStream(envelope, ItemEncoder({}, seals_reasoning=False))
 
     async def events() -> AsyncGenerator[bytes, None]:
@@ -139,7 +141,9 @@ async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: N
         prompt.thinking,
     )
     return _Asked(
-        envelope=Envelope(response_id, unix_s(), svc.model_name, body, len(prompt.token_ids)),
+        envelope=Envelope(
+            response_id, unix_s(), svc.model_name, body, len(prompt.token_ids), svc.advised
+        ),
         items=ItemEncoder(known, seals_reasoning=_SEALED in (body.include or ())),
         admitted=admitted,
         prompt=prompt,
