@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Folders saved by transformers give transformers' ids and texts."""
 
+import dataclasses
 import json
+import re
 
 import pytest
 from tokenizers import Tokenizer as RustTokenizer
@@ -15,6 +17,7 @@ from tests.text.corpus import make_strings
 from tests.text.tokenizer.saved import MAKERS, byte_level, folder, save
 from tests.text.tokenizer.vocabularies import CONTROL, bpe_vocabulary
 from tokenlight.base.errors import CheckpointCorrupt, UnsupportedCheckpoint
+from tokenlight.config import ModelConfig
 from tokenlight.text import ChatTemplate, Tokenizer
 
 
@@ -84,7 +87,8 @@ def test_tokens_that_only_the_configuration_adds(tmp_path):
     file = tmp_path / "tokenizer_config.json"
     config = json.loads(file.read_text())
     size = len(bpe_vocabulary()[0])
-    config["added_tokens_decoder"] = {str(size): {"content": "<late>", "special": True}}
+    late, broken = {"content": "<late>", "special": True}, {"content": ["<no>"]}
+    config["added_tokens_decoder"] = {str(size): late, str(size + 1): broken, "\u00b2": late}
     file.write_text(json.dumps(config))
     tokenizer = Tokenizer.from_checkpoint(folder(tmp_path))
     assert tokenizer.encode("<late>") == [size]
@@ -104,8 +108,10 @@ def test_training_lengths_are_forgotten(tmp_path):
 
 
 def test_faulty_folders_are_named(tmp_path):
-    with pytest.raises(UnsupportedCheckpoint, match=r"neither tokenizer\.json"):
+    with pytest.raises(UnsupportedCheckpoint, match=r"neither tokenizer\.json") as without:
         Tokenizer.from_checkpoint(folder(tmp_path))
+    (named,) = re.findall(r"ModelConfig\.(\w+)", str(without.value))
+    assert named in {field.name for field in dataclasses.fields(ModelConfig)}
     (tmp_path / "tokenizer.json").write_text('{"version": "1.0"')
     with pytest.raises(CheckpointCorrupt, match=r"tokenizer\.json"):
         Tokenizer.from_checkpoint(folder(tmp_path))

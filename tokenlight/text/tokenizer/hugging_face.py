@@ -17,6 +17,7 @@ from tokenlight.text.tokenizer.pretokenizers import cuts_as_known
 from tokenlight.text.tokenizer.sentencepiece import byte_of, piece_bytes
 from tokenlight.text.tokenizer.spm_file import read_spm_file
 from tokenlight.text.tokenizer.tokenizer_config import (
+    added_tokens,
     named_tokens,
     read_tokenizer_config,
     with_added_tokens,
@@ -41,7 +42,7 @@ def hugging_face_parts(checkpoint: Checkpoint, files: Mapping[str, Path]) -> Tok
     raise UnsupportedCheckpoint(
         f"{checkpoint.path}: has neither tokenizer.json nor tokenizer.model; make one with "
         f"transformers' AutoTokenizer.from_pretrained(...).save_pretrained(...), or name another "
-        f"model's with --tokenizer"
+        f"model's with --tokenizer (ModelConfig.tokenizer from Python)"
     )
 
 
@@ -147,20 +148,12 @@ def _load(path: Path) -> tokenizers.Tokenizer:
 
 def _missing_tokens(config: Mapping[str, Any], rust: tokenizers.Tokenizer) -> list[AddedToken]:
     """Added tokens that only tokenizer_config.json knows, by id."""
-    listed = config.get("added_tokens_decoder")
-    if not isinstance(listed, dict):
-        return []
     known = {token.content for token in rust.get_added_tokens_decoder().values()}
-    missing = {
-        int(token_id): token
-        for token_id, token in listed.items()
-        if token_id.isdigit() and isinstance(token, dict) and token.get("content") not in known
-    }
     flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
     return [
         AddedToken(token["content"], **{flag: bool(token.get(flag)) for flag in flags})
-        for _, token in sorted(missing.items())
-        if isinstance(token.get("content"), str)
+        for _, token in sorted(added_tokens(config).items())
+        if token["content"] not in known
     ]
 
 

@@ -42,9 +42,8 @@ def with_added_tokens(typed: TypedTokens, config: Mapping[str, Any]) -> TypedTok
     Raises:
         CheckpointCorrupt: an id would leave a gap.
     """
-    listed = config.get("added_tokens_decoder")
     tokens, types = list(typed.tokens), list(typed.types)
-    for token_id, added in sorted(_by_id(listed if isinstance(listed, dict) else {}).items()):
+    for token_id, added in sorted(added_tokens(config).items()):
         if token_id > len(tokens):
             raise CheckpointCorrupt(
                 f"tokenizer_config.json: adds the token {token_id}, but the one before it is "
@@ -60,11 +59,15 @@ def with_added_tokens(typed: TypedTokens, config: Mapping[str, Any]) -> TypedTok
     return TypedTokens(tokens, types)
 
 
-def _by_id(listed: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+def added_tokens(config: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    """The tokens that the configuration adds, by id; each has a text as its `content`."""
+    listed = config.get("added_tokens_decoder")
     return {
         int(token_id): token
-        for token_id, token in listed.items()
-        if token_id.isdigit() and isinstance(token, dict) and isinstance(token.get("content"), str)
+        for token_id, token in (listed.items() if isinstance(listed, dict) else ())
+        if token_id.isdecimal()
+        and isinstance(token, dict)
+        and isinstance(token.get("content"), str)
     }
 
 
