@@ -146,7 +146,8 @@ BROKEN: dict[str, tuple[Callable[[Path], None], type[Exception], str]] = {
     ),
     "no index": (remove(INDEX), CheckpointNotFound, "neither model.safetensors nor"),
     "no shard": (
-        remove("model-00002-of-00002.safetensors"), CheckpointNotFound, "00002-of-00002",
+        remove("model-00002-of-00002.safetensors"), CheckpointNotFound,
+        "2 files, of which 1 are missing: model-00002-of-00002.safetensors; download",
     ),
     "config is a list": (put("config.json", []), CheckpointCorrupt, "not a JSON object"),
     "index is empty": (put(INDEX, {"weight_map": {}}), CheckpointCorrupt, "missing or empty"),

@@ -122,9 +122,16 @@ def _sharded_tensors(path: Path, *, with_parts: bool) -> dict[str, TensorEntry]:
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointCorrupt(f"{path / INDEX}: weight_map is missing or empty")
     found: dict[str, TensorEntry] = {}
-    for shard in sorted({str(name) for name in weight_map.values()}):
+    shards = sorted({str(name) for name in weight_map.values()})
+    for shard in shards:
         if Path(shard).name != shard:
             raise CheckpointCorrupt(f"{path / INDEX}: {shard!r} is not the name of a file here")
+    if absent := [shard for shard in shards if not (path / shard).is_file()]:
+        raise CheckpointNotFound(
+            f"{path}: the weights are {len(shards)} files, of which {len(absent)} are missing: "
+            f"{', '.join(absent[:5])}{' ...' if len(absent) > 5 else ''}; download the model again"
+        )
+    for shard in shards:
         for name, entry in read_safetensors(path / shard, with_parts=with_parts).items():
             if weight_map.get(name) != shard:
                 raise CheckpointCorrupt(
