@@ -126,10 +126,10 @@ def _sharded_tensors(path: Path, *, with_parts: bool) -> dict[str, TensorEntry]:
     for shard in shards:
         if Path(shard).name != shard:
             raise CheckpointCorrupt(f"{path / INDEX}: {shard!r} is not the name of a file here")
-    if absent := [shard for shard in shards if not (path / shard).is_file()]:
+    if lost := [shard for shard in shards if not (path / shard).is_file()]:
         raise CheckpointNotFound(
-            f"{path}: the weights are {len(shards)} files, of which {len(absent)} are missing: "
-            f"{', '.join(absent[:5])}{' ...' if len(absent) > 5 else ''}; download the model again"
+            f"{path}: the weights are {len(shards)} files, of which {len(lost)} are missing: "
+            f"{', '.join(lost[:5])}{' ...' if len(lost) > 5 else ''}; download the model again"
         )
     for shard in shards:
         for name, entry in read_safetensors(path / shard, with_parts=with_parts).items():
