@@ -136,12 +136,16 @@ class Services:
         if asked is not None and asked not in self.model_names:
             raise ModelNotFound(asked=asked, served=self.model_name)
 
-    def check_num_choices(self, num_choices: int) -> None:
+    def check_num_choices(self, n: int | None, *, num_prompts: int = 1) -> None:
         """Raises InvalidRequest when one request asks for more than the server holds at all."""
+        num_choices = num_prompts * (n or 1)
         if num_choices > self.config.max_waiting:
+            asked = (
+                "'n'" if num_prompts == 1 else f"the number of prompts ({num_prompts}) times 'n'"
+            )
             raise InvalidRequest(
-                f"prompts times n is {num_choices}, this server holds {self.config.max_waiting} "
-                f"unfinished requests; send fewer at once, or serve with a larger --max-waiting",
+                f"{asked} is {num_choices}, this server holds {self.config.max_waiting} unfinished "
+                f"requests; send fewer at once, or serve with a larger --max-waiting",
                 param="n",
             )
 

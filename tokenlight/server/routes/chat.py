@@ -35,6 +35,7 @@ async def create_chat_completion(request: Request) -> Response | ASGIApp:
     svc.lifecycle.check_open()
     body = decode_body(await read_body(request, svc.config.max_body_bytes), ChatRequest, CHAT)
     svc.check_model(body.model)
+    svc.check_num_choices(body.n)
     if body.top_logprobs and not body.logprobs:
         raise InvalidRequest(
             "'top_logprobs' only goes with \"logprobs\": true; send both or neither",
@@ -58,7 +59,6 @@ async def create_chat_completion(request: Request) -> Response | ASGIApp:
         prompt.grammar,
         prompt.thinking,
     )
-    svc.check_num_choices(admitted.num_choices)
     answering = _Answering(svc, body, prompt, admitted, known)
     headers = {
         **limit_headers([admitted]),

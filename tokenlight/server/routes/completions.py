@@ -47,6 +47,8 @@ async def create_completion(request: Request) -> Response | ASGIApp:
     data = await read_body(request, svc.config.max_body_bytes)
     body = decode_body(data, CompletionRequest, COMPLETION)
     svc.check_model(body.model)
+    asked = _asked(body.prompt)
+    svc.check_num_choices(body.n, num_prompts=len(asked))
     response_id = f"cmpl-{secrets.token_hex(12)}"
     shape = decode_shape(body)
     grammar = None if shape is None else await shape_grammar(shape)
@@ -63,9 +65,8 @@ async def create_completion(request: Request) -> Response | ASGIApp:
             ),
             grammar,
         )
-        for i, token_ids in enumerate(await _prompts_token_ids(svc, body))
+        for i, token_ids in enumerate(await _prompts_token_ids(svc, asked))
     ]
-    svc.check_num_choices(sum(p.num_choices for p in prompts))
     headers = limit_headers(prompts)
     echoes = _echoes(svc, body, prompts)
     if body.stream:
@@ -75,13 +76,17 @@ async def create_completion(request: Request) -> Response | ASGIApp:
     return json_response(answer, headers=headers)
 
 
-async def _prompts_token_ids(svc: Services, body: CompletionRequest) -> list[list[int]]:
-    """`prompt` is one text, one list of ids, or a list of either: as one list of ids per prompt."""
-    asked: Sequence[str | int | list[int]] = (
-        [body.prompt] if isinstance(body.prompt, str) else body.prompt
-    )
-    if asked and all(isinstance(p, int) for p in asked):
-        asked = [[p for p in asked if isinstance(p, int)]]
+def _asked(sent: str | Sequence[str | int | list[int]]) -> Sequence[str | int | list[int]]:
+    """`prompt` is one text, one list of ids, or a list of either: as a list of prompts."""
+    if isinstance(sent, str):
+        return [sent]
+    ids = [p for p in sent if isinstance(p, int)]
+    return [ids] if ids and len(ids) == len(sent) else sent
+
+
+async def _prompts_token_ids(
+    svc: Services, asked: Sequence[str | int | list[int]]
+) -> list[list[int]]:
     prompts: list[list[int]] = []
     for i, prompt in enumerate(asked):
         if isinstance(prompt, int):
