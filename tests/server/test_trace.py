@@ -3,10 +3,12 @@
 
 import logging
 
+import anthropic
 import httpx
 import pytest
 
-from tests.server.running import running
+from tests.server.anthropic_asking import HI
+from tests.server.running import MODEL, running
 
 
 @pytest.mark.parametrize("root_path", ["", "/llm"])
@@ -29,3 +31,21 @@ def test_errors_have_their_protocols_shape_below_a_proxys_path_too(root_path):
         assert "type" not in httpx.post(f"{server.url}/v1/chat/completions", json={}).json()
         named = {"anthropic-version": "2023-06-01"}
         assert httpx.get(f"{server.url}/v1/models/no", headers=named).json()["type"] == "error"
+        for path in ("/v1/v1/messages", "/messages", "/v1/nothing"):
+            body = httpx.post(server.url + path, json={}, headers=named).json()
+            assert (body["type"], body["error"]["type"]) == ("error", "not_found_error"), path
+            assert "type" not in httpx.post(server.url + path, json={}).json()
+        for path in ("/v1/chat/completions", "/tokenize", "/v1/responses"):
+            assert "type" not in httpx.post(server.url + path, json={}, headers=named).json(), path
+        answer = httpx.get(f"{server.url}/v1/completions", headers=named)
+        assert (answer.status_code, "type" in answer.json()) == (405, False)
+
+
+def test_a_wrong_base_url_of_the_official_client_is_its_own_error():
+    with running() as server:
+        asking = anthropic.Anthropic(base_url=f"{server.url}/v1", api_key="x", max_retries=0)
+        with asking, pytest.raises(anthropic.NotFoundError) as refused:
+            asking.messages.create(model=MODEL, max_tokens=1, messages=HI)
+    assert refused.value.body["error"]["type"] == "not_found_error"
+    assert refused.value.body["request_id"] == refused.value.request_id
+    assert "did you mean /v1/messages?" in refused.value.body["error"]["message"]

@@ -44,9 +44,13 @@ def failure_event(error: TokenLightError) -> bytes:
 
 
 def speaks_messages(scope: Scope) -> bool:
-    """Whether a request is of this protocol, by its path or by the version that it names."""
+    """Whether a request is of this protocol.
+
+    Its path says so; where all protocols have the path, or none has because a base URL is wrong,
+    the version that it names; that, too, where a wrong key ends it before its path is looked up.
+    """
     path = served_path(scope)
-    return path.startswith("/v1/messages") or (
-        path.startswith("/v1/models")
-        and any(name == b"anthropic-version" for name, _ in scope["headers"])
-    )
+    if path.startswith("/v1/messages"):
+        return True
+    is_others = "endpoint" in scope and not path.startswith("/v1/models")  # found by the router
+    return not is_others and any(name == b"anthropic-version" for name, _ in scope["headers"])
