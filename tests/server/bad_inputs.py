@@ -118,7 +118,7 @@ RESPONSES_INPUTS = {
     "content as a number": item(role="user", content=5),
     "an image": item(role="user", content=[{"type": "input_image", "image_url": "x"}]),
     "a text part without text": item(role="user", content=[{"type": "input_text"}]),
-    "an output of no call": item(type="function_call_output", output="5"),
+    "an item of a kind that nobody knows, alone": item(type="memory_output", output="5"),
     "max_output_tokens of 0": response(max_output_tokens=0),
     "temperature above 2": response(temperature=2.1),
     "top_p above 1": response(top_p=1.5),
