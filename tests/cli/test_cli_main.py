@@ -2,6 +2,7 @@
 """The command as typed: help, versions, mistakes, exit codes, and how light it is."""
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -53,6 +54,18 @@ def test_a_mistake_is_one_line_on_stderr_and_an_exit_code(argv, code, message, c
     said = capsys.readouterr().err.strip()
     assert message in said
     assert said.splitlines()[-1].startswith("tokenlight: ")
+
+
+@pytest.mark.parametrize("command", ["serve", "chat"])
+def test_help_names_no_flag_that_the_command_does_not_take(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    text = re.sub(r"-\n +", "-", capsys.readouterr().out)  # names are cut at the ends of lines
+    lists = re.findall(r"^  (-.*?)(?:  |$)", text, re.MULTILINE)
+    taken = {name for names in lists for name in re.findall(r"--[a-z][a-z-]*", names)}
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", text))
+    assert "--load-format" in taken
+    assert named <= taken
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -39,8 +39,8 @@ class ModelConfig:
     """Activation type. auto: float32 on a CPU, bfloat16 on a GPU whatever the checkpoint has."""
 
     load_format: Literal["auto", "dummy"] = field(default="auto", metadata=flag("--load-format"))
-    """auto: the weights of the checkpoint. dummy: random ones, for which a folder needs
-    config.json and a tokenizer (or --tokenizer) alone; the same numbers on every device.
+    """auto: the weights of the checkpoint. dummy: random ones, the same on every device; the folder
+    needs config.json, and a tokenizer where texts are read and written (or --tokenizer).
     """
 
 
