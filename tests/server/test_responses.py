@@ -186,12 +186,17 @@ def test_a_tool_in_a_namespace_is_called_by_both_names():
         assert '{"name": "agents__close", "arguments": {"target": "x"}}' in heard(server)
 
 
-def test_unknown_tools_are_left_out_and_named():
+def test_what_says_nothing_to_a_model_is_left_out_and_named():
+    anthropics = {"name": "look", "input_schema": {"type": "object"}}
+    odd = [HI, {"odd": 1}, {**HI, "content": [{"odd": 1}, {"type": "input_text", "text": "a"}]}]
     with scripted("Yes.") as server:
-        answer = post(server, tools=[*TOOLS, {"type": "mcp", "server_label": "x"}, {"odd": 1}])
+        tools = [*TOOLS, {"type": "mcp", "server_label": "x"}, anthropics]
+        answer = post(server, input=odd, tools=tools)
     assert answer.status_code == 200
     ignored = answer.headers["x-tokenlight-ignored"]
-    assert {part.split("=")[0] for part in ignored.split(", ")} == {"web_search", "mcp", "None"}
+    assert sorted(ignored.split(", ")) == [
+        "item=1", "mcp=1", "part=1", "tool=1", "web_search=1",
+    ]  # fmt: skip
 
 
 def test_the_answer_repeats_what_was_asked():

@@ -22,9 +22,10 @@ class Notes:
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {}
 
-    def ignore(self, kind: object) -> None:
-        """A tool, item or content block of a kind that has no meaning here."""
-        self.add("ignored", {str(kind)[:64]: 1})
+    def ignore(self, kind: object, *, unnamed: str = "unnamed") -> None:
+        """What has no meaning here: under its kind, or as `unnamed` where it says none."""
+        named = kind if isinstance(kind, str) and kind else unnamed
+        self.add("ignored", {named[:64]: 1})
 
     def add(self, heading: str, counts: Mapping[str, int]) -> None:
         if counts:

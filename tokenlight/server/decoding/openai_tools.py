@@ -73,9 +73,10 @@ def _tools(where: str, sent: dict[str, Any], notes: Notes) -> Iterator[KnownTool
                 if isinstance(tool, dict) and tool.get("type") == "function":
                     yield _function(f"{where}.tools[{i}]", tool, namespace)
                 else:
-                    notes.ignore(tool.get("type") if isinstance(tool, dict) else "tool")
+                    kind = tool.get("type") if isinstance(tool, dict) else None
+                    notes.ignore(kind, unnamed="tool")
         case kind:
-            notes.ignore(kind)
+            notes.ignore(kind, unnamed="tool")
 
 
 def _function(where: str, sent: dict[str, Any], namespace: str) -> KnownTool:

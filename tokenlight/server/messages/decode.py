@@ -76,7 +76,8 @@ def _note_left_out(body: PromptFields, notes: Notes) -> None:
     if body.output_config and body.output_config.task_budget:
         notes.ignore("task_budget")
     for edit in (body.context_management and body.context_management.edits) or ():
-        notes.ignore(edit.get("type") if isinstance(edit, dict) else "context_management")
+        kind = edit.get("type") if isinstance(edit, dict) else None
+        notes.ignore(kind, unnamed="context_management")
 
 
 def _message(index: int, message: InputMessage, notes: Notes) -> Turn:
@@ -169,7 +170,7 @@ def _block_texts(
         return [title, *_texts(f"{where}.content", block.get("content"), notes)]
     if kind == "tool_reference":
         return [f"The tool {string_of(block, 'tool_name')} can be called."]
-    notes.ignore(kind)
+    notes.ignore(kind, unnamed="block")
     return []
 
 
@@ -197,7 +198,7 @@ def _tools(sent: Iterable[dict[str, Any]], notes: Notes) -> Iterable[Tool]:
                     f"tool's input",
                     param=f"tools[{i}].input_schema",
                 )
-            notes.ignore(kind)
+            notes.ignore(kind, unnamed="tool")
             continue
         name = tool.get("name")
         if not isinstance(name, str) or not name:

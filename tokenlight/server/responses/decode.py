@@ -137,7 +137,7 @@ def _item(where: str, item: Item, notes: Notes) -> tuple[Role, tuple[Part, ...]]
             rest = {key: value for key, value in item.items() if key not in _OWN_FIELDS}
             name = kind.removesuffix("_call")
             return "assistant", (ToolCall(_call_id(item), name, json_text(rest)),)
-    notes.ignore(kind)
+    notes.ignore(kind, unnamed="item")
     return "assistant", ()
 
 
@@ -210,7 +210,7 @@ def _part_texts(where: str, part: object, notes: Notes, *, is_output: bool) -> l
         raise UnsupportedParameter(
             f"{where}.type", advice=f"leave {kind!r} out: this model reads text only"
         )
-    notes.ignore(kind)
+    notes.ignore(kind, unnamed="part")
     return []
 
 
