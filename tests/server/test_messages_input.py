@@ -183,3 +183,14 @@ def test_fields_of_tomorrow_are_ignored():
     }
     with scripted("Yes.") as server:
         assert post(server, **fields).status_code == 200
+
+
+def test_servers_of_tools_that_nobody_asks_here_are_named():
+    servers = [{"type": "url", "url": "https://tools.example", "name": name} for name in "ab"]
+    with scripted("Yes.") as server:
+        for path in ("/v1/messages", "/v1/messages/count_tokens"):
+            answer = post(server, path, mcp_servers=servers)
+            assert answer.status_code == 200, answer.text
+            assert answer.headers["x-tokenlight-ignored"] == "mcp_servers=2"
+            answer = post(server, path, mcp_servers=[])
+            assert "x-tokenlight-ignored" not in answer.headers

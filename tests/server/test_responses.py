@@ -373,6 +373,17 @@ def test_refusals_name_the_field(fields, param):
     assert answer.json()["error"]["param"] == param
 
 
+def test_log_probabilities_of_a_response_are_refused_by_either_name():
+    asked = {"include": ["message.output_text.logprobs"], "top_logprobs": 2}
+    with running() as server:
+        for param, value in asked.items():
+            answer = post(server, **{param: value})
+            assert answer.status_code == 400
+            error = answer.json()["error"]
+            assert (error["code"], error["param"]) == ("unsupported_parameter", param)
+        assert post(server, include=["reasoning.encrypted_content"]).status_code == 200
+
+
 def test_a_prompt_that_does_not_fit_is_a_400_with_its_code():
     with running() as server, pytest.raises(openai.BadRequestError) as refused:
         ask(server, "x" * 500)

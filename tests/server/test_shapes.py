@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of several shapes that one request asks for, none is dropped: it is refused by name."""
+"""What an answer must look like is never dropped: two shapes, or an unknown one, are refused."""
 
 from itertools import combinations
 
