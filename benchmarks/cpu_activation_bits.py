@@ -39,26 +39,26 @@ _LARGEST = {8: 127, 15: 127 * 128}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounding:
-    """To whole multiples of one step a block."""
+    """To whole multiples of a scale, one for each block of numbers."""
 
     num_bits: int = 8
     inputs: tuple[str, ...] = tuple(_INPUTS)
     """Of which products."""
     block: int = 32
-    """Numbers that share a step."""
+    """Numbers that share a scale."""
     num_scales: int = 1
-    """From how many steps each block takes the one of the least squared error."""
+    """From how many scales each block takes the one of the least squared error."""
 
     def __call__(self, x: Tensor) -> Tensor:
         blocks = x.reshape(-1, self.block)
         widest = blocks.abs().amax(-1, keepdim=True).clamp_min(1e-30)
         best = torch.full_like(widest, math.inf)
         rounded = blocks
-        for scale in range(self.num_scales):
+        for i in range(self.num_scales):
             # The first makes the largest number fit; each later one is finer, and cuts it.
             largest = _LARGEST[self.num_bits]
-            steps = widest / (largest + scale)
-            tried = (blocks / steps).round().clamp(-largest, largest) * steps
+            scales = widest / (largest + i)
+            tried = (blocks / scales).round().clamp(-largest, largest) * scales
             error = (tried - blocks).square().sum(-1, keepdim=True)
             rounded = torch.where(error < best, tried, rounded)
             best = torch.minimum(error, best)
