@@ -95,6 +95,8 @@ def test_every_endpoint_answers_the_official_clients(server: Serving):
     assert whole.message.content
     chunks = list(openai.chat.completions.create(stream=True, **asked))
     assert chunks[-1].choices[0].finish_reason == whole.finish_reason
+    streamed = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert streamed == whole.message.content
     items = {**greedy, "input": "hi", "max_output_tokens": 12}
     assert openai.responses.create(**items).output_text
     with openai.responses.stream(**items) as stream:
