@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from tokenlight.base.errors import BodyTooLarge, InvalidRequest, UnsupportedParameter
 from tokenlight.base.log import event, get_log
 from tokenlight.base.surrogates import replace_lone_surrogates_in_bytes
-from tokenlight.server.schemas.describe import allowed_at, names_at, value_at
+from tokenlight.server.schemas.describe import allowed_at, names_at, shown, value_at
 from tokenlight.server.schemas.unsupported import Unsupported, fields_of
 
 _Body = TypeVar("_Body", bound=msgspec.Struct)
@@ -103,7 +103,7 @@ def _decode_json(data: bytes) -> dict[str, Any]:
         raise _too_deep() from None
     if not isinstance(body, dict):
         raise InvalidRequest(
-            f"the body must be a JSON object, got {_shown(body)}; see /openapi.json"
+            f"the body must be a JSON object, got {shown(body)}; see /openapi.json"
         )
     return body
 
@@ -148,14 +148,8 @@ def _invalid(
         name = param.removesuffix("[...]")
         return InvalidRequest(f"each value of {name!r} must be {allowed}", param=name)
     return InvalidRequest(
-        f"{param!r} must be {allowed}, got {_shown(value_at(body, param))}"
+        f"{param!r} must be {allowed}, got {shown(value_at(body, param))}"
         if allowed
         else f"{param!r} cannot be used: {text}",
         param=param or None,
     )
-
-
-def _shown(value: object) -> str:
-    """A value as its sender would recognise it, and no longer than a log line bears."""
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -39,6 +39,12 @@ def value_at(body: object, path: str) -> object:
     return found
 
 
+def shown(value: object) -> str:
+    """A value as its sender would recognise it, and no longer than a log line bears."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def _types_at(schema: type[msgspec.Struct], path: str) -> list[inspect.Type]:
     nodes = [inspect.type_info(schema)]
     for key, index in _PATH.findall(path):
