@@ -76,9 +76,10 @@ struct Thread {
     std::unique_ptr<char[]> stack;
     bool has_begun, has_ended;
 };
+constexpr int kMostReadsAhead = 64;  // of a lane, before the others of its warp
 struct Reads {  // of shared memory: where the lanes' next reads are, in the order of each lane
-    u32 at[64][32];
-    int num_known[64] = {}, num_of_lane[32] = {};
+    u32 at[kMostReadsAhead][32];
+    int which[kMostReadsAhead], num_known[kMostReadsAhead] = {}, num_of_lane[32] = {};
 };
 struct Warp {
     Meeting meeting;
@@ -241,7 +242,10 @@ template <typename T>
 T Read(const void* p) {
     Reads& reads = OwnWarp().reads;
     int& own = reads.num_of_lane[Lane()];
-    const int slot = own++ % 64;
+    const int slot = own % kMostReadsAhead;
+    if (reads.num_known[slot] == 0) reads.which[slot] = own;
+    if (reads.which[slot] != own) std::fputs("a lane reads too far ahead\n", stderr), std::abort();
+    ++own;
     reads.at[slot][Lane()] = (const unsigned char*)p - Memory();
     if (++reads.num_known[slot] == 32) {
         CountBanks(reads.at[slot], sizeof(T));

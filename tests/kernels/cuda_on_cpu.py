@@ -17,7 +17,7 @@ from torch import Tensor
 HEADER = Path(__file__).with_name("cuda_on_cpu.h")
 COMPILER = shutil.which("c++")
 DYNAMIC = re.compile(r"extern __shared__ __align__\(\d+\) unsigned char dynamic\[\];")
-READ = re.compile(r"\*\(const (uint[24])\*\)\((data|from|shared) \+")
+READ = re.compile(r"\*\(const (uint[24])\*\)\((data|shared) \+")
 KEEP = """
 extern "C" void keep_low_halves(bool keeps) { keeps_low_halves = keeps; }
 """
@@ -46,8 +46,8 @@ extern "C" void launch_{name}(const {params}* params, int grid, int threads, int
 """
 
 
-def text_of(source: Path, kernels: Sequence[str], params: str) -> str:
-    """C++ of a source whose other kernels are left out."""
+def text_of(source: Path, kernels: Sequence[str], params: str) -> tuple[str, int]:
+    """C++ of a source whose other kernels are left out, and how many of its reads are counted."""
     parts = [*source.parent.glob("*.cuh"), source]
     text = "\n".join(re.sub(r'#include "\w+\.cuh"|#pragma once', "", p.read_text()) for p in parts)
     text = DYNAMIC.sub("unsigned char* dynamic = on_cpu::Memory();", text)
@@ -58,9 +58,9 @@ def text_of(source: Path, kernels: Sequence[str], params: str) -> str:
         flags=re.M,
     )
     text = text.replace("Pack(of_row.y", "PackResult(of_row.y")
-    text = READ.sub(r"on_cpu::Read<\1>(\2 +", text)
+    text, num_reads = READ.subn(r"on_cpu::Read<\1>(\2 +", text)
     launches = "".join(LAUNCH.format(name=name, params=params) for name in kernels)
-    return f'#include "{HEADER}"\n{text}{KEEP}{launches}'
+    return f'#include "{HEADER}"\n{text}{KEEP}{launches}', num_reads
 
 
 @dataclass
@@ -97,11 +97,12 @@ class SourceOnCpu:
     def __init__(
         self, source: Path, kernels: Sequence[str], params: str, folder: Path, *, cluster: int = 1
     ) -> None:
-        text, library = folder / f"{source.stem}.cc", folder / f"{source.stem}.so"
-        text.write_text(text_of(source, kernels, params))
+        file, library = folder / f"{source.stem}.cc", folder / f"{source.stem}.so"
+        text, self.num_reads = text_of(source, kernels, params)
+        file.write_text(text)
         assert COMPILER is not None
         flags = ("-std=c++17", "-O2", "-ffp-contract=off", "-w", "-shared", "-fPIC")
-        subprocess.run([COMPILER, *flags, "-o", str(library), str(text)], check=True)
+        subprocess.run([COMPILER, *flags, "-o", str(library), str(file)], check=True)
         self.library = ctypes.CDLL(str(library))
         self.cluster = cluster
         self.num_launches = 0

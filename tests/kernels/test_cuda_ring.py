@@ -4,6 +4,9 @@
 On the CPU from the kernel's own text (`cuda_on_cpu.py`); the equal bits on a device as well.
 """
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from unittest.mock import patch
 
@@ -81,7 +84,6 @@ def test_blocks_of_any_size_give_the_same_bits(ring: Ring, make, window) -> None
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("make", [edges, drafts])
 @pytest.mark.parametrize("window", [0, 50])
 def test_a_device_gives_blocks_of_any_size_the_same_bits(make, window) -> None:
@@ -98,6 +100,7 @@ def test_a_device_gives_blocks_of_any_size_the_same_bits(make, window) -> None:
 @pytest.mark.parametrize("block_tokens", [16, 64])
 @pytest.mark.parametrize("make", [edges, drafts])
 def test_lanes_that_are_served_at_once_meet_at_no_bank(ring: Ring, make, block_tokens) -> None:
+    assert ring.source.num_reads == 3  # keys, values and queries
     ring.source.most_at_a_bank()
     ring.attend(make(block_tokens))
     assert ring.source.most_at_a_bank() == 1
@@ -129,3 +132,34 @@ def test_the_count_of_banks_sees_that_lanes_meet(tmp_path: Path, change, to) -> 
     source = SourceOnCpu(tmp_path / "cuda.cu", ["attend_128_8"], "AttentionParams", tmp_path)
     Ring(source).attend(edges(64))
     assert source.most_at_a_bank() > 1
+
+
+READING = """
+struct Reading { int num; };
+inline void read(const Reading& asked) {
+    const unsigned char* shared = on_cpu::Memory();
+    for (int i = 0; i < asked.num; ++i) *(const uint4*)(shared + 16 * threadIdx.x);
+}
+"""
+LAUNCH = """
+import ctypes, sys
+library = ctypes.CDLL(sys.argv[1])
+library.launch_read(ctypes.byref(ctypes.c_int(int(sys.argv[2]))), 1, 32, 512, 1)
+print(library.most_at_a_bank())
+"""
+
+
+@on_cpu
+@pytest.mark.slow
+def test_the_count_of_banks_mixes_no_two_reads(tmp_path: Path) -> None:
+    """Lanes take turns without meeting here: the first makes all of its reads ahead of the rest."""
+    (tmp_path / "reading.cu").write_text(READING)
+    assert SourceOnCpu(tmp_path / "reading.cu", ["read"], "Reading", tmp_path).num_reads == 1
+    command = [sys.executable, "-c", LAUNCH, str(tmp_path / "reading.so")]
+    counted, too_far = (
+        subprocess.run([*command, str(num)], capture_output=True, text=True, check=False)
+        for num in (64, 65)
+    )
+    assert (counted.returncode, counted.stdout) == (0, "1\n"), counted.stderr
+    assert too_far.returncode == -signal.SIGABRT
+    assert "a lane reads too far ahead" in too_far.stderr
