@@ -74,20 +74,21 @@ def test_input_items_are_listed_newest_first_in_pages(server):
         listed = asking.responses.input_items.list
         page = listed(answered.id, limit=2)
         assert page.has_more
-        texts = [item.content for item in listed(answered.id, limit=2)]
+        texts = [item.content[0].text for item in listed(answered.id, limit=2)]
         assert texts == [f"word{i}" for i in (4, 3, 2, 1, 0)]
-        ascending = [item.content for item in listed(answered.id, order="asc")]
+        ascending = [item.content[0].text for item in listed(answered.id, order="asc")]
         assert ascending == [f"word{i}" for i in range(5)]
         with pytest.raises(openai.BadRequestError):
             listed(answered.id, limit=0)
 
 
 def test_an_item_comes_back_as_it_was_sent_whatever_its_unknown_fields_hold(server):
-    sent = {"role": "user", "content": "hi", "id": "item_1", "of_next_year": [10**30, 1e300, "ü"]}
+    content = [{"type": "input_text", "text": "hi", "of_next_year": {"a": None}}]
+    sent = {"role": "user", "content": content, "id": "item_1", "next_year": [10**30, 1e300, "ü"]}
     asked = httpx.post(f"{server.url}/v1/responses", json={"input": [sent]})
     assert asked.status_code == 200
     listed = httpx.get(f"{server.url}/v1/responses/{asked.json()['id']}/input_items").json()
-    assert listed["data"] == [{"type": "message", **sent}]
+    assert listed["data"] == [{"type": "message", "status": "completed", **sent}]
 
 
 def test_a_deleted_response_is_gone(server):

@@ -3,6 +3,8 @@
 
 import httpx
 import pytest
+from openai.types.responses import ResponseItem
+from pydantic import TypeAdapter
 
 from tests.server.scripted_engine import scripted
 
@@ -104,6 +106,27 @@ def test_a_reference_may_lack_its_type():
         unknown = ask(server, [{"id": "msg_unknown"}, HI])
     assert 400 <= unknown.status_code < 500
     assert "x-tokenlight-ignored" not in answer.headers
+
+
+def test_items_are_listed_as_the_official_client_reads_them():
+    sent = [
+        HI,
+        {"role": "assistant", "content": "hello"},
+        {"role": "developer", "content": [{"type": "input_text", "text": "x"}]},
+        called("one", call_id="a"),
+        {"type": "function_call_output", "call_id": "a", "output": "x", "status": "incomplete"},
+        {"type": "reasoning", "summary": []},
+        {"type": "message", "role": "user", "content": None},
+    ]
+    with scripted("Yes.") as server:
+        id = ask(server, sent).json()["id"]
+        listed = httpx.get(f"{server.url}/v1/responses/{id}/input_items?order=asc").json()["data"]
+    assert len(listed) == len(sent)
+    for item in listed:
+        TypeAdapter(ResponseItem).validate_python(item)
+    assert listed[0]["content"] == [{"type": "input_text", "text": "hi"}]
+    assert listed[1]["content"][0]["text"] == "hello"
+    assert [item["status"] for item in listed[3:5]] == ["completed", "incomplete"]
 
 
 def test_usage_has_what_the_official_client_requires():

@@ -220,18 +220,29 @@ async def _finish(svc: Services, asked: _Asked, ended: Ended) -> ResponseAnswer:
 
 
 def _input_items(body: ResponsesRequest) -> list[dict[str, Any]]:
-    """The input as items that have ids and types."""
+    """The input as the protocol lists it."""
     sent = body.input
     if sent is None or isinstance(sent, str):
         content = [{"type": "input_text", "text": sent or ""}]
         sent = [{"type": "message", "role": "user", "content": content}] if sent else []
-    return [_with_id(item) for item in sent]
+    return [_listed(item) for item in sent]
 
 
-def _with_id(item: dict[str, Any]) -> dict[str, Any]:
+def _listed(item: dict[str, Any]) -> dict[str, Any]:
+    """An item with what may be left out when it is sent: id, type, status, content in parts."""
     id = item.get("id")
     own_id = id if isinstance(id, str) else f"item_{secrets.token_hex(12)}"
-    return {"type": "message", **item, "id": own_id}
+    made = {**item, "type": item.get("type") or "message", "id": own_id}
+    made["status"] = item.get("status") or "completed"
+    content = item.get("content")
+    if made["type"] == "message" and not isinstance(content, list):
+        text = content or ""
+        made["content"] = (
+            [{"type": "output_text", "text": text, "annotations": []}]
+            if item.get("role") == "assistant"
+            else [{"type": "input_text", "text": text}]
+        )
+    return made
 
 
 async def get_response(request: Request) -> Response:
