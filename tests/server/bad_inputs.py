@@ -64,6 +64,7 @@ CHAT_AND_COMPLETIONS = {
         tool_choice={"type": "function", "function": {"name": "f"}}
     ),
     "a json_schema without its schema": chat(response_format={"type": "json_schema"}),
+    "a response_format without a type": chat(response_format={}),
     "an unknown kind of structured output": chat(structured_outputs={"jsonschema": {}}),
     "functions": chat(functions=[{"name": "f"}]),
     "audio": chat(audio={"voice": "alloy", "format": "mp3"}),
@@ -128,6 +129,7 @@ RESPONSES_INPUTS = {
         tool_choice={"type": "function", "name": "f"}
     ),
     "a json_schema without its schema": response(text={"format": {"type": "json_schema"}}),
+    "a text format without a type": response(text={"format": {}}),
     "a response that was never stored": response(previous_response_id="resp_1"),
     "background": response(background=True),
     "another model": response(model="gpt-5"),
@@ -136,6 +138,7 @@ RESPONSES_INPUTS = {
 }
 
 MESSAGES = "/v1/messages"
+FORMAT = {"type": "json_schema", "schema": {"type": "object"}}
 
 
 def anthropic(**fields):
@@ -169,6 +172,10 @@ MESSAGES_INPUTS = {
     "an unknown kind of tool_choice": anthropic(tool_choice={"type": "some"}),
     "a json_schema without its schema": anthropic(
         output_config={"format": {"type": "json_schema"}}
+    ),
+    "an output format without a type": anthropic(output_config={"format": {}}),
+    "an output format in two places": anthropic(
+        output_config={"format": FORMAT}, output_format=FORMAT
     ),
     "another model": anthropic(model="claude-9"),
     "a prompt longer than the context": anthropic_message(content="x" * CONTEXT_TOKENS),

@@ -194,3 +194,14 @@ def test_servers_of_tools_that_nobody_asks_here_are_named():
             assert answer.headers["x-tokenlight-ignored"] == "mcp_servers=2"
             answer = post(server, path, mcp_servers=[])
             assert "x-tokenlight-ignored" not in answer.headers
+
+
+def test_an_output_format_holds_wherever_it_is_sent():
+    form = {"type": "json_schema", "schema": {"type": "object"}}
+    with scripted("{}") as server:
+        for fields in ({"output_config": {"format": form}}, {"output_format": form}):
+            answer = post(server, **fields)
+            assert answer.status_code == 200, answer.text
+        one, other = (seen.sampling.grammar for seen in server.engine.seen)
+    assert one is not None
+    assert one == other

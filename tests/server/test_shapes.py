@@ -36,17 +36,25 @@ def test_a_shape_is_known_by_the_field_that_asks_for_it(name):
     assert shape.param == f"structured_outputs.{name}"
 
 
-def test_a_kind_of_shape_that_nobody_knows_is_refused():
-    unknown = {"type": "yaml", "schema": {"type": "integer"}}
+@pytest.mark.parametrize(
+    ("unknown", "told"),
+    [({"type": "yaml", "schema": {"type": "integer"}}, '"yaml"'), ({}, ""), ({"type": 5}, "5")],
+    ids=["another", "none", "no text"],
+)
+def test_a_kind_of_shape_that_nobody_knows_is_refused(unknown, told):
     say = [{"role": "user", "content": "hi"}]
-    bodies = {
-        "/v1/chat/completions": {"messages": say, "response_format": unknown},
-        "/v1/responses": {"input": "hi", "text": {"format": unknown}},
-        "/v1/messages": {"messages": say, "output_config": {"format": unknown}},
-    }
+    asked = [
+        ("/v1/chat/completions", {"messages": say, "response_format": unknown}),
+        ("/v1/responses", {"input": "hi", "text": {"format": unknown}}),
+        ("/v1/messages", {"messages": say, "output_config": {"format": unknown}}),
+        ("/v1/messages", {"messages": say, "output_format": unknown}),
+    ]
     with running() as server:
-        for path, body in bodies.items():
+        for path, body in asked:
             answer = httpx.post(server.url + path, json=body)
             assert answer.status_code == 400, path
-            assert "json_schema" in answer.json()["error"]["message"]
+            message = answer.json()["error"]["message"]
+            assert "json_schema" in message
+            assert told in message.rpartition("got ")[2]
+            assert "None" not in message
     assert not server.engine.seen

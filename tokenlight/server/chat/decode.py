@@ -10,6 +10,7 @@ from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.decoding.openai_tools import KnownTool, decode_tool_choice
 from tokenlight.server.decoding.shapes import decode_shape
 from tokenlight.server.schemas.chat import ChatRequest
+from tokenlight.server.schemas.describe import shown
 from tokenlight.text.conversation import Conversation, ReasoningWish, Shape, decode_messages
 
 _RESERVED = ("messages", "tools", "documents", "add_generation_prompt")
@@ -66,8 +67,8 @@ def _shape(body: ChatRequest) -> Shape | None:
     schema = inner.get("schema") if isinstance(inner, dict) else None
     if asked.get("type") != "json_schema" or not isinstance(schema, dict):
         raise InvalidRequest(
-            "'response_format' must be text, json_object, or json_schema with a "
-            "json_schema.schema that is an object",
+            f"'response_format' must be text, json_object, or json_schema with a "
+            f"json_schema.schema that is an object, got {shown(asked)}",
             param="response_format",
         )
     return Shape(json_schema=schema)

@@ -15,6 +15,7 @@ from typing import Any
 
 from tokenlight.base.errors import InvalidRequest
 from tokenlight.server.decoding.notes import Notes
+from tokenlight.server.schemas.describe import shown
 from tokenlight.text.conversation import CUSTOM_INPUT, Tool, ToolChoice, spelled_object
 
 _SEPARATOR = "__"
@@ -158,7 +159,7 @@ def decode_tool_choice(sent: str | dict[str, Any] | None, known: Iterable[KnownT
     if not isinstance(sent, dict) or not isinstance(kind, str) or kind in _NOT_OPENAIS:
         raise InvalidRequest(
             f"'tool_choice' must be 'auto', 'none', 'required', or an object whose type is "
-            f"'function', 'custom' or 'allowed_tools', got {sent!r}",
+            f"'function', 'custom' or 'allowed_tools', got {shown(sent)}",
             param="tool_choice",
         )
     match kind:
@@ -179,7 +180,7 @@ def decode_tool_choice(sent: str | dict[str, Any] | None, known: Iterable[KnownT
             mode = allowed.get("mode")
             if mode not in (None, "auto", "required"):
                 raise InvalidRequest(
-                    f"the mode of 'tool_choice' must be 'auto' or 'required', got {mode!r}",
+                    f"the mode of 'tool_choice' must be 'auto' or 'required', got {shown(mode)}",
                     param="tool_choice",
                 )
             return ToolChoice(mode=mode or "auto", names=tuple(names))
@@ -198,7 +199,7 @@ def _find(named: dict[str, Any], tools: Sequence[KnownTool]) -> Iterator[str]:
     ]
     if not found:
         raise InvalidRequest(
-            f"'tool_choice' names {name!r}, which is none of the tools; name one of them",
+            f"'tool_choice' names {shown(name)}, which is none of the tools; name one of them",
             param="tool_choice",
         )
     yield from found[:1]

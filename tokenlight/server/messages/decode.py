@@ -28,6 +28,7 @@ from tokenlight.server.messages.schema import (
     PromptFields,
     ToolChoiceField,
 )
+from tokenlight.server.schemas.describe import shown
 from tokenlight.text.conversation import (
     UNSEEN,
     Conversation,
@@ -221,8 +222,8 @@ def _tool_choice(choice: ToolChoiceField, tools: Sequence[Tool]) -> ToolChoice:
     if choice.type == "tool":
         if choice.name not in {tool.name for tool in tools}:
             raise InvalidRequest(
-                f"'tool_choice.name' is {choice.name!r}, which is none of the tools; name one of "
-                f"them",
+                f"'tool_choice.name' is {shown(choice.name)}, which is none of the tools; name one "
+                f"of them",
                 param="tool_choice.name",
             )
         return ToolChoice(mode="required", names=(choice.name or "",))
@@ -247,13 +248,18 @@ def _reasoning(body: PromptFields) -> ReasoningWish:
 
 
 def _shape(body: PromptFields) -> Shape | None:
-    asked = body.output_config.format if body.output_config else None
-    if not asked:
+    asked, at = body.output_config.format if body.output_config else None, "output_config.format"
+    if body.output_format is not None:
+        if asked is not None:
+            raise InvalidRequest(
+                f"'output_format' and {at!r} both say what the answer must look like; send one",
+                param="output_format",
+            )
+        asked, at = body.output_format, "output_format"
+    if asked is None:
         return None
     if asked.get("type") != "json_schema":
         raise InvalidRequest(
-            f"'output_config.format.type' must be json_schema, got {asked.get('type')!r}",
-            param="output_config.format.type",
+            f"'{at}.type' must be json_schema, got {shown(asked.get('type'))}", param=f"{at}.type"
         )
-    at = "output_config.format.schema"
-    return schema_shape(asked.get("schema"), param=at, field=at)
+    return schema_shape(asked.get("schema"), param=f"{at}.schema", field=f"{at}.schema")

@@ -66,6 +66,8 @@ class PromptFields(msgspec.Struct, frozen=True, kw_only=True):
     tool_choice: ToolChoiceField | None = None
     thinking: ThinkingField | None = None
     output_config: OutputConfig | None = None
+    output_format: dict[str, Any] | None = None
+    """Where beta clients send `output_config.format`."""
     context_management: ContextManagement | None = None
 
 

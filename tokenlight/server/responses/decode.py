@@ -31,6 +31,7 @@ from tokenlight.server.decoding.openai_tools import (
 )
 from tokenlight.server.decoding.sealed import unseal
 from tokenlight.server.responses.schema import Item, ResponsesRequest
+from tokenlight.server.schemas.describe import shown
 from tokenlight.text.conversation import (
     CUSTOM_INPUT,
     UNSEEN,
@@ -146,7 +147,7 @@ def _message(where: str, item: Item, notes: Notes) -> tuple[Role, tuple[Part, ..
     role = _ROLES.get(sent) if isinstance(sent, str) else None
     if role is None:
         raise InvalidRequest(
-            f"'{where}.role' must be one of {', '.join(_ROLES)}, got {sent!r}",
+            f"'{where}.role' must be one of {', '.join(_ROLES)}, got {shown(sent)}",
             param=f"{where}.role",
         )
     texts = _texts(f"{where}.content", item.get("content"), notes, is_output=role == "assistant")
@@ -233,7 +234,7 @@ def _reasoning_text(item: Item) -> str:
 
 
 def _shape(asked: dict[str, Any] | None) -> Shape | None:
-    if not asked:
+    if asked is None:
         return None
     match asked.get("type"):
         case "text":
@@ -245,7 +246,7 @@ def _shape(asked: dict[str, Any] | None) -> Shape | None:
             return schema_shape(asked.get("schema"), param=at, field=at)
         case kind:
             raise InvalidRequest(
-                f"'text.format.type' must be text, json_object or json_schema, got {kind!r}",
+                f"'text.format.type' must be text, json_object or json_schema, got {shown(kind)}",
                 param="text.format.type",
             )
 
