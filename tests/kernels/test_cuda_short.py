@@ -96,13 +96,7 @@ def on_cpu(folder: Path) -> Iterator[Both]:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(
-            "cuda",
-            marks=[
-                pytest.mark.cuda,
-                pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-            ],
-        ),
+        pytest.param("cuda", marks=pytest.mark.cuda),
         pytest.param(
             "cpu",
             marks=[
