@@ -66,6 +66,18 @@ _TEXT_PARTS = (
     "reasoning_text",
 )
 _UNSEEN_PARTS = ("image", "image_url", "file", "audio", "screenshot")
+_LOGPROBS = "message.output_text.logprobs"
+
+
+def check_supported(body: ResponsesRequest) -> None:
+    """Raises UnsupportedParameter where a field that is read asks for what is not implemented.
+
+    Fields that are not read at all are in `schemas/unsupported.py`.
+    """
+    if _LOGPROBS in (body.include or ()):
+        raise UnsupportedParameter("include", advice=f"leave {_LOGPROBS!r} out")
+    if body.reasoning and body.reasoning.mode not in (None, "standard"):
+        raise UnsupportedParameter("reasoning.mode", advice="leave it out: all reason alike")
 
 
 def decode_conversation(

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from tokenlight.base.clock import unix_s
-from tokenlight.base.errors import ContextTooLong, InvalidRequest, UnsupportedParameter
+from tokenlight.base.errors import ContextTooLong, InvalidRequest
 from tokenlight.server.admission import Admitted, admit, constrained, limit_headers
 from tokenlight.server.answer.answer import Ended, answer
 from tokenlight.server.answer.explain import prefix_headers
@@ -25,7 +25,7 @@ from tokenlight.server.decoding.notes import Notes
 from tokenlight.server.decoding.openai_tools import decode_tools
 from tokenlight.server.http.body import decode_body, read_body
 from tokenlight.server.http.sse import EventStream, until_disconnect
-from tokenlight.server.responses.decode import decode_conversation, decode_input
+from tokenlight.server.responses.decode import check_supported, decode_conversation, decode_input
 from tokenlight.server.responses.encode import Envelope, ItemEncoder, answered_turn
 from tokenlight.server.responses.schema import (
     Deleted,
@@ -43,7 +43,6 @@ from tokenlight.server.store import StoredResponse
 from tokenlight.text.conversation import Turn
 
 _SEALED = "reasoning.encrypted_content"
-_LOGPROBS = "message.output_text.logprobs"
 
 
 async def create_response(request: Request) -> Response | ASGIApp:
@@ -52,10 +51,7 @@ async def create_response(request: Request) -> Response | ASGIApp:
     data = await read_body(request, svc.config.max_body_bytes)
     body = decode_body(data, ResponsesRequest, RESPONSES)
     svc.check_model(body.model)
-    if _LOGPROBS in (body.include or ()):
-        raise UnsupportedParameter("include", advice=f"leave {_LOGPROBS!r} out")
-    if body.reasoning and body.reasoning.mode not in (None, "standard"):
-        raise UnsupportedParameter("reasoning.mode", advice="leave it out: all reason alike")
+    check_supported(body)
     notes = Notes()
     try:
         asked = await _ask(svc, request, body, notes)
