@@ -3,7 +3,8 @@
 
 The model that the script plays calls the agent's shell tool twice, then says that it is done. It
 looks only at the prompt it is given: the tool must be described there, and each result be there, in
-order, before it goes on. What came of it is printed as one JSON line.
+order, before it goes on. Given an alias as well, it asks a sub-agent of that model once instead.
+What came of it is printed as one JSON line.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from pathlib import Path
 
 import msgspec
 
-from tests.agents.clients import CLIENTS, Client
+from tests.agents.clients import CLIENTS, TASK, Client
 from tests.server.scripted_engine import CONTEXT_TOKENS, call, scripted
 
 COMMANDS = ("echo first-$((40 + 2))", "echo second-$((50 + 8))")
 OUTPUTS = ("first-42", "second-58")
 DONE = "Both commands have been run."
+SUB_TASK = "Say in one word how the weather is."
+SUB_DONE = "Weather-73"
 _SHELLS = ("Bash", "bash", "exec_command", "run_shell_command", "shell", "shell_command")
 
 
@@ -47,17 +50,38 @@ def reply(client: Client, prompt: str) -> str:
     return DONE
 
 
-def _find_shell(prompt: str) -> dict | None:
+def reply_by_sub_agent(alias: str, prompt: str) -> str:
+    """What the model says next that has a sub-agent of another model, and what that one says."""
+    if TASK not in prompt:
+        return SUB_DONE if SUB_TASK in prompt else "A title"
+    asks = next((t for t in _tools(prompt) if "subagent_type" in _properties(t)), None)
+    if asks is None:
+        return "A title"
+    if "<tool_response>\n" in (conversation := prompt[prompt.index("</tools>") :]):
+        return "It said " + conversation.partition("<tool_response>\n")[2]
+    asked = {"description": "Look", "prompt": SUB_TASK, "subagent_type": "general-purpose"}
+    return call(asks["name"], json.dumps({**asked, "model": alias, "run_in_background": False}))
+
+
+def _tools(prompt: str) -> list[dict]:
     if "<tools>\n" not in prompt:
-        return None
+        return []
     listed = prompt[prompt.index("<tools>\n") + 8 : prompt.index("\n</tools>")]
-    tools = [json.loads(line)["function"] for line in listed.splitlines()]
-    return next((tool for tool in tools if tool["name"] in _SHELLS), None)
+    return [json.loads(line)["function"] for line in listed.splitlines()]
+
+
+def _properties(tool: dict) -> dict:
+    found: dict = tool["parameters"].get("properties", {})
+    return found
+
+
+def _find_shell(prompt: str) -> dict | None:
+    return next((tool for tool in _tools(prompt) if tool["name"] in _SHELLS), None)
 
 
 def _arguments(shell: dict, command: str) -> dict:
     """The command, and something for whatever else the tool requires."""
-    known = shell["parameters"].get("properties", {})
+    known = _properties(shell)
     name = "command" if "command" in known else "cmd"
     made: dict[str, object] = {name: command}
     for required in shell["parameters"].get("required", []):
@@ -66,13 +90,17 @@ def _arguments(shell: dict, command: str) -> dict:
     return made
 
 
-def run(name: str, max_model_tokens: int = CONTEXT_TOKENS) -> dict:
+def run(name: str, max_model_tokens: int = CONTEXT_TOKENS, alias: str | None = None) -> dict:
     client = CLIENTS[name]
+
+    def say(prompt: str) -> str:
+        return reply(client, prompt) if alias is None else reply_by_sub_agent(alias, prompt)
+
     with tempfile.TemporaryDirectory() as home_name:
         home = Path(home_name)
         work = home / "work"
         work.mkdir()
-        with scripted(lambda prompt: reply(client, prompt), log_level="warning") as server:
+        with scripted(say, log_level="warning") as server:
             server.engine.facts = msgspec.structs.replace(
                 server.engine.facts, max_model_tokens=max_model_tokens
             )
@@ -110,4 +138,5 @@ def run(name: str, max_model_tokens: int = CONTEXT_TOKENS) -> dict:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run(sys.argv[1], *map(int, sys.argv[2:]))) + "\n")
+    size = int(sys.argv[2]) if len(sys.argv) > 2 else CONTEXT_TOKENS
+    sys.stdout.write(json.dumps(run(sys.argv[1], size, *sys.argv[3:])) + "\n")

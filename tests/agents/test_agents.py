@@ -14,8 +14,8 @@ from itertools import pairwise
 import pytest
 
 from tests.agents.clients import AGENTS, CLIENTS
-from tests.agents.session import DONE
-from tests.server.scripted_engine import BLOCK_TOKENS
+from tests.agents.session import DONE, SUB_DONE
+from tests.server.scripted_engine import BLOCK_TOKENS, CONTEXT_TOKENS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -58,6 +58,15 @@ def test_each_turn_finds_the_one_before_in_the_cache(session):
     for before, after in pairwise(range(len(session["replies"]))):
         written = session["prompt_tokens"][before] + session["reply_tokens"][before]
         assert session["cached_tokens"][after] >= written - BLOCK_TOKENS, session
+
+
+@pytest.mark.parametrize("alias", ["haiku", "sonnet", "opus", "fable"])
+def test_a_sub_agent_of_any_alias_is_answered_by_the_served_model(alias):
+    """A model chooses among the vendor's names; a request for one of those would be 404."""
+    found = run("claude_code", str(CONTEXT_TOKENS), alias)
+    assert found["code"] == 0, found
+    assert found["replies"][-1].startswith("It said "), found
+    assert SUB_DONE in found["replies"][-1], found
 
 
 @pytest.mark.parametrize(
