@@ -53,6 +53,7 @@ CHAT_AND_COMPLETIONS = {
     "max_tokens as true": chat(max_tokens=True),
     "max_completion_tokens below 1": chat(max_completion_tokens=-1),
     "a seed of 70 bits": chat(seed=1 << 70),
+    "min_tokens of 70 bits": chat(min_tokens=1 << 70),
     "an empty stop string": chat(stop=""),
     "a stop token that the model lacks": chat(stop_token_ids=[70_000]),
     "65 stop strings": chat(stop=["x"] * 65),

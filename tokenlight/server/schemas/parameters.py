@@ -77,7 +77,7 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     """Subtracted from the logits of tokens that the answer has. Default 0."""
     logit_bias: Annotated[dict[str, Bias], Meta(max_length=MAX_BIASES)] | None = None
     """Token id (as a string) -> what is added to its logit."""
-    min_tokens: Annotated[int, Meta(ge=0)] | None = None
+    min_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
     """End tokens cannot come before the answer has this many tokens. Default 0."""
     seed: Seed | None = None
     """The same seed, prompt and parameters give the same text. Default: a random one."""
