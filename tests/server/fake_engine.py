@@ -43,6 +43,9 @@ class PlainTemplate:
 
     source = None
 
+    def alone(self, *, for_tools: bool) -> PlainTemplate:
+        return self
+
     def render(
         self,
         messages: list[dict[str, str]],

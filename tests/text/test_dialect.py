@@ -12,7 +12,9 @@ from tokenlight.text.conversation import (
     ReasoningWish,
     Text,
     Tool,
+    ToolCall,
     ToolChoice,
+    ToolResult,
     Turn,
 )
 from tokenlight.text.dialect import Dialect
@@ -57,6 +59,46 @@ def test_a_template_for_tools_alone_is_told_as_well():
     hi = Conversation(turns=HI, tools=(TOOL,))
     assert made.render(hi) == dialect("tools").render(hi)
     assert made.render(Conversation(turns=HI)) == dialect("chatml").render(Conversation(turns=HI))
+
+
+SESSION = (
+    *HI,
+    Turn("assistant", (Text("let me see"), ToolCall("a", "bash", '{"c": "a_call"}'))),
+    Turn("tool", (ToolResult("a", "a_result", "bash"),)),
+    Turn("system", (Text("a_late_word"),)),
+    Turn("user", (Text("sum it up"),)),
+)
+NO_OTHER_ROLES = """{% for m in messages %}
+{%- if m.role == "tool" %}{{ raise_exception("no tools") }}{% endif %}
+{{- m.role }}: {{ m.content }}
+{% endfor %}"""
+FORGETFUL_OF_CALLS = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+FORGETFUL_OF_LATE_SYSTEM = """{{ tools | tojson }}{% for m in messages %}
+{%- if m.role != "system" or loop.first %}{{ m.role }}: {{ m.content }}
+{%- for call in m.tool_calls or [] %}<tool_call>
+{{ call.function | tojson }}
+</tool_call>{% endfor %}{% endif %}
+{% endfor %}"""
+
+
+@pytest.mark.parametrize("tools", [(), (TOOL,)], ids=["plain", "tools"])
+@pytest.mark.parametrize("tool_source", ["tools", "forgetful", "knows_none"])
+@pytest.mark.parametrize(
+    "source", [NO_OTHER_ROLES, FORGETFUL_OF_CALLS], ids=["no other roles", "forgetful of calls"]
+)
+def test_no_word_is_lost_between_two_templates(source, tool_source, tools):
+    tool_sources = {
+        "tools": template("tools").source,
+        "forgetful": FORGETFUL_OF_LATE_SYSTEM,
+        "knows_none": "{% for m in messages %}{{ m.content }}{% endfor %}",
+    }
+    two = ChatTemplate(source, tool_source=tool_sources[tool_source])
+    text = Dialect.of(two, ByteTokenizer()).render(Conversation(turns=SESSION, tools=tools))
+    words = ("hi", "let me see", "bash", "a_call", "a_result", "a_late_word", "sum it up")
+    start = text.find("let me see")
+    places = [text.find(word, 0 if word == "hi" else start) for word in words]
+    assert -1 not in places, text
+    assert places == sorted(places), text
 
 
 def test_a_model_without_template_has_a_dialect():

@@ -53,6 +53,9 @@ class Dialect:
 
     template: Template
     traits: Traits
+    """Of the template that is rendered where there are tools."""
+    plain_traits: Traits
+    """Of the one where there are none; most models have one template for both."""
     tools: ToolFormat
     reasoning: ReasoningFormat
     special_ids: Mapping[str, int]
@@ -80,7 +83,10 @@ class Dialect:
         Raises:
             ConfigError: a format of that name is not known.
         """
-        traits = read_traits(template)
+        plain_traits = read_traits(template.alone(for_tools=False))
+        traits = read_traits(template.alone(for_tools=True))
+        if not traits.has_tools:  # it is given none, so the plain one is rendered
+            traits = plain_traits
         picked = pick(template.source or "", template.render)
         # Where the template knows no tools they are spoken of in words of our own.
         tools = picked.tools if traits.has_tools else TOOL_FORMATS["json"]
@@ -93,10 +99,12 @@ class Dialect:
             reasoning = get_reasoning_format(reasoning_parser)
         _log.info(event("dialect", tools=tools.name, reasoning=reasoning.name))
         marks = ThinkingMarks.of(reasoning, tokenizer)
-        return cls(template, traits, tools, reasoning, _special_ids(tokenizer), marks)
+        special_ids = _special_ids(tokenizer)
+        return cls(template, traits, plain_traits, tools, reasoning, special_ids, marks)
 
     def render(self, conversation: Conversation) -> str:
-        return render_text(self.template, self.traits, conversation)
+        traits = self.traits if conversation.tools else self.plain_traits
+        return render_text(self.template, traits, conversation)
 
     def rules(self, conversation: Conversation) -> str | None:
         """What the answer must look like; None where it is free.

@@ -25,6 +25,10 @@ class Template(Protocol):
         """Its text; None for a model that has none."""
         ...
 
+    def alone(self, *, for_tools: bool) -> Template:
+        """Of two, the one that is rendered where there are tools, or where there are none."""
+        ...
+
     def render(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -77,7 +81,7 @@ _TOOL = {
 
 
 def read_traits(template: Template) -> Traits:
-    """Probe `template`. One that cannot render a single user turn is given `PLAINEST`."""
+    """Probe `template`, one alone. If it cannot render a single user turn: `PLAINEST`."""
     probe = _Probe(template)
     if not probe.shows([_user(_U)], _U):
         return PLAINEST

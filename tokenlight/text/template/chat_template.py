@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model's chat template: messages to the text that the model was trained on."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -48,8 +50,11 @@ class ChatTemplate:
         texts = [text for text in (source, tool_source) if text is not None]
         self.source = "\n".join(texts) if texts else None
         self._special_tokens = dict(special_tokens or {})
-        self._template = None if source is None else _compiled(source)
-        self._tool_template = self._template if tool_source is None else _compiled(tool_source)
+        self._two: tuple[ChatTemplate, ChatTemplate] | None = None
+        if tool_source is not None:
+            one, other = (ChatTemplate(text, special_tokens) for text in (source, tool_source))
+            self._two = one, other
+        self._template = None if source is None or self._two else _compiled(source)
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
@@ -61,6 +66,10 @@ class ChatTemplate:
         source, tool_source = checkpoint.chat_template, checkpoint.tool_template
         special_tokens = _special_tokens(checkpoint, f"{source or ''}{tool_source or ''}")
         return cls(source, special_tokens, tool_source=tool_source)
+
+    def alone(self, *, for_tools: bool) -> ChatTemplate:
+        """The one template that is rendered where there are tools, or where there are none."""
+        return self if self._two is None else self._two[for_tools]
 
     def render(
         self,
@@ -81,7 +90,7 @@ class ChatTemplate:
         Raises:
             InvalidRequest: the template refuses these messages or cannot render them.
         """
-        template = self._tool_template if tools else self._template
+        template = self.alone(for_tools=bool(tools))._template
         if template is None:
             raise InvalidRequest(
                 "this model has no chat template; send a text to /v1/completions, or serve with "
