@@ -36,6 +36,26 @@ HISTORIES = {
         [said(thinking("hm"), YES, reasoning_content="hm")],
         ["assistant\n<think>\nhm\n</think>\n\nyes<|im"],
     ),
+    "a thought by LangChain": (
+        [said({"type": "reasoning", "reasoning": "hm"}, YES)],
+        ["<think>\nhm\n</think>\n\nyes<|im"],
+    ),
+    "a thought's summary": (
+        [said({"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}, YES)],
+        ["<think>\nhm\n</think>\n\nyes<|im"],
+    ),
+    "a refusal beside words": ([said(YES, refusal="NOPE")], ["assistant\nyes\nNOPE<|im_end|>"]),
+    "a refusal told twice": (
+        [said({"type": "refusal", "refusal": "NOPE"}, refusal="NOPE")],
+        ["assistant\nNOPE<|im_end|>"],
+    ),
+    "a call among the content": (
+        [
+            said(YES, {"type": "tool_use", "id": "c1", "name": "bash", "input": {"command": "ls"}}),
+            {"role": "tool", "tool_call_id": "c1", "content": "README"},
+        ],
+        ['yes\n<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}', "README"],
+    ),
     "a thought without words": ([said({"type": "redacted_thinking"}, YES)], ["assistant\nyes<|im"]),
     "a picture of the assistant's": ([said(YES, PICTURE)], ["yes\n[an image or file was here"]),
     "a call of one function": (
@@ -58,6 +78,26 @@ def test_a_chat_s_history_reaches_the_model(name):
     for text in shown:
         assert text in heard, heard
     assert "call is not known" not in heard
+
+
+def test_parts_without_words_are_left_out_by_name():
+    call = {"type": "tool-call", "toolName": "bash"}
+    result = {"role": "tool", "tool_call_id": "c1", "content": [YES, {"type": "chart"}]}
+    use = {"type": "tool_use", "id": "c1", "name": "bash", "input": {}}
+    call_again = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+    told = said(YES, call, {"type": "redacted_thinking", "data": "x"}, use, tool_calls=[call_again])
+    with scripted("Yes.") as server:
+        tokenized = {"messages": [HI, told, result]}
+        for answer in (
+            chat(server, told, result),
+            httpx.post(f"{server.url}/tokenize", json=tokenized, timeout=20),
+        ):
+            assert answer.status_code == 200, answer.text
+            ignored = answer.headers["x-tokenlight-ignored"].split(", ")
+            assert sorted(ignored) == ["chart=1", "redacted_thinking=1", "tool-call=1"]
+        heard = server.engine.heard[-1].text
+    assert "image or file" not in heard
+    assert heard.count("<tool_call>\n{") == 1, heard
 
 
 def test_a_user_s_picture_is_still_refused():

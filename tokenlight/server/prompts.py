@@ -54,7 +54,7 @@ async def messages_token_ids(
     add_generation_prompt: bool | None,
     variables: Mapping[str, Any] | None,
 ) -> list[int]:
-    """Messages and tools through the model's chat template; what was mended goes to `notes`.
+    """Messages and tools through the model's chat template; what was done to them goes to `notes`.
 
     Raises:
         InvalidRequest: the template refuses them, or a tool is malformed.
@@ -62,7 +62,7 @@ async def messages_token_ids(
     """
     known = decode_tools(tools, notes)
     conversation = Conversation(
-        turns=decode_messages(messages),
+        turns=decode_messages(messages, notes.ignore),
         tools=tuple(found.tool for found in known.values()),
         reasoning=ReasoningWish.of_effort(reasoning_effort),
         opens_answer=add_generation_prompt is not False,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tokenlight.base.errors import InvalidRequest
+from tokenlight.server.decoding.notes import Notes
 from tokenlight.server.decoding.openai_tools import KnownTool, decode_tool_choice
 from tokenlight.server.decoding.shapes import decode_shape
 from tokenlight.server.schemas.chat import ChatRequest
@@ -16,15 +17,17 @@ from tokenlight.text.conversation import Conversation, ReasoningWish, Shape, dec
 _RESERVED = ("messages", "tools", "documents", "add_generation_prompt")
 
 
-def decode_conversation(body: ChatRequest, known: Mapping[str, KnownTool]) -> Conversation:
-    """Read a body.
+def decode_conversation(
+    body: ChatRequest, known: Mapping[str, KnownTool], notes: Notes
+) -> Conversation:
+    """Read a body; what is left out of it goes to `notes`.
 
     Raises:
         InvalidRequest: a field cannot be used.
         UnsupportedParameter: a message has what this model cannot read.
     """
     return Conversation(
-        turns=decode_messages(body.messages),
+        turns=decode_messages(body.messages, notes.ignore),
         tools=tuple(found.tool for found in known.values()),
         tool_choice=decode_tool_choice(body.tool_choice, known.values()),
         allows_parallel=body.parallel_tool_calls is not False,

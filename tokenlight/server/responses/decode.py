@@ -35,6 +35,7 @@ from tokenlight.server.schemas.describe import shown
 from tokenlight.text.conversation import (
     CUSTOM_INPUT,
     UNSEEN,
+    UNSEEN_KINDS,
     Conversation,
     Part,
     Reasoning,
@@ -65,7 +66,6 @@ _TEXT_PARTS = (
     "summary_text",
     "reasoning_text",
 )
-_UNSEEN_PARTS = ("image", "image_url", "file", "audio", "screenshot")
 _LOGPROBS = "message.output_text.logprobs"
 
 
@@ -174,7 +174,7 @@ def _function_call(item: Item) -> ToolCall:
 
 def _result(where: str, item: Item, notes: Notes) -> ToolResult:
     output = item.get("output")
-    if isinstance(output, dict) and string_of(output, "type").endswith(_UNSEEN_PARTS):
+    if isinstance(output, dict) and string_of(output, "type").endswith(UNSEEN_KINDS):
         output = [output]
     if output is None or isinstance(output, (str, list)):
         text = "\n".join(_texts(f"{where}.output", output, notes, is_output=True))
@@ -217,7 +217,7 @@ def _part_texts(where: str, part: object, notes: Notes, *, is_output: bool) -> l
         return [text]
     if kind is None and is_output:
         return [json_text(part)]  # of a shell: what it wrote, and how it ended
-    if isinstance(kind, str) and kind.endswith(_UNSEEN_PARTS):
+    if isinstance(kind, str) and kind.endswith(UNSEEN_KINDS):
         if is_output:
             return [UNSEEN]
         raise UnsupportedParameter(

@@ -43,7 +43,7 @@ async def create_chat_completion(request: Request) -> Response | ASGIApp:
         )
     notes = Notes()
     known = decode_tools(body.tools or (), notes)
-    prompt = await make_prompt(svc, decode_conversation(body, known), notes)
+    prompt = await make_prompt(svc, decode_conversation(body, known, notes), notes)
     response_id = f"chatcmpl-{secrets.token_hex(12)}"
     admitted = constrained(
         admit(

@@ -17,6 +17,7 @@ from tokenlight.text.conversation.render import make_rendering, render_text
 from tokenlight.text.conversation.traits import PLAINEST, Template, Traits, read_traits
 from tokenlight.text.conversation.turns import (
     UNSEEN,
+    UNSEEN_KINDS,
     Conversation,
     Part,
     Reasoning,
@@ -36,6 +37,7 @@ __all__ = [
     "CUSTOM_INPUT",
     "PLAINEST",
     "UNSEEN",
+    "UNSEEN_KINDS",
     "Conversation",
     "Message",
     "Part",

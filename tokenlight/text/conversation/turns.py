@@ -91,6 +91,9 @@ class ToolChoice(msgspec.Struct, frozen=True, kw_only=True):
 UNSEEN = "[an image or file was here: this model reads text only]"
 """What stands in a history for what the model cannot read: a session must go on."""
 
+UNSEEN_KINDS = ("image", "image_url", "file", "audio", "screenshot")
+"""How the kinds of the parts end that hold such a thing, in OpenAI's protocols."""
+
 _NO_EFFORT = ("none", "minimal")
 _EFFORTS = {"xhigh": "high", "max": "high"}
 
