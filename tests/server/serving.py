@@ -25,6 +25,8 @@ class Serving:
 
     def __init__(self, *argv: str, log: Path) -> None:
         self._log = log
+        self.clients: list[OpenAI] = []
+        """To be closed, as in `running.py`."""
         with log.open("wb") as sink:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tokenlight", "serve", *argv, "--port", "0"],
@@ -54,7 +56,8 @@ class Serving:
 
     def client(self, **options: object) -> OpenAI:
         settings = {"api_key": "unused", "max_retries": 0, "timeout": 60, **options}
-        return OpenAI(base_url=f"{self.url}/v1", **settings)
+        self.clients.append(OpenAI(base_url=f"{self.url}/v1", **settings))
+        return self.clients[-1]
 
     def metric(self, name: str) -> float:
         """A sample by its name, or by its name and first labels: `name{label="x"`."""
@@ -81,6 +84,8 @@ def serving(*argv: str, log: Path) -> Iterator[Serving]:
         pids = children(made.process.pid)
         yield made
     finally:
+        for client in made.clients:
+            client.close()
         if made.process.poll() is None:
             made.process.terminate()
             try:

@@ -2,7 +2,7 @@
 """/v1/completions as the official OpenAI client sees it."""
 
 import pytest
-from openai import BadRequestError, OpenAI
+from openai import BadRequestError
 
 from tests.server.fake_engine import FakeEngine
 from tests.server.running import MODEL, running
@@ -73,7 +73,7 @@ def test_one_failing_choice_fails_the_response_and_stops_the_others():
 
 
 def test_the_lowest_limit_of_several_prompts_is_reported(server):
-    create = OpenAI(base_url=f"{server.url}/v1", api_key="x").completions.with_raw_response.create
+    create = server.client().completions.with_raw_response.create
     raw = create(model=MODEL, prompt=["a" * 50, "b" * 150], max_tokens=190)
     assert raw.headers["x-tokenlight-max-tokens"] == "50"
 

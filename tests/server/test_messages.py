@@ -130,9 +130,10 @@ def test_usage_counts_the_prompt_whole_at_start_and_end():
 def test_max_tokens_ends_the_answer_and_one_that_does_not_fit_is_lowered():
     with running(FakeEngine(script="x" * 500)) as server:
         assert ask(server, max_tokens=5).stop_reason == "max_tokens"
-        raw = client(server).messages.with_raw_response.create(
-            model=MODEL, messages=HI, max_tokens=1_000_000
-        )
+        with client(server) as asking:
+            raw = asking.messages.with_raw_response.create(
+                model=MODEL, messages=HI, max_tokens=1_000_000
+            )
         assert raw.parse().stop_reason == "max_tokens"
         assert int(raw.headers["x-tokenlight-max-tokens"]) < 200
 
@@ -198,7 +199,8 @@ def test_count_tokens_is_the_prompt_that_the_same_request_has(has_tools):
     if has_tools:
         fields |= {"tools": [BASH], "thinking": {"type": "enabled", "budget_tokens": 1024}}
     with scripted("Yes.") as server:
-        counted = client(server).messages.count_tokens(model=MODEL, **fields).input_tokens
+        with client(server) as asking:
+            counted = asking.messages.count_tokens(model=MODEL, **fields).input_tokens
         assert not server.engine.heard
         post(server, **fields)
         assert server.engine.heard[-1].num_prompt_tokens == counted
@@ -229,8 +231,8 @@ def test_a_prompt_that_does_not_fit_is_told_in_anthropics_words():
 )
 def test_refusals_are_in_anthropics_shape(fields, kind, error):
     fields = {"model": MODEL, "messages": HI, "max_tokens": 10, **fields}
-    with running() as server, pytest.raises(kind) as refused:
-        client(server).messages.create(**fields)
+    with running() as server, client(server) as asking, pytest.raises(kind) as refused:
+        asking.messages.create(**fields)
     assert refused.value.body["type"] == "error"
     assert refused.value.body["error"]["type"] == error
     assert refused.value.body["request_id"]
