@@ -113,3 +113,11 @@ def test_images_are_refused_by_name_and_noted_where_a_tool_took_them():
     assert refusal.value.param == "messages[0].content[0].type"
     [turn] = read_messages([{"role": "tool", "tool_call_id": "c1", "content": [IMAGE]}])
     assert "an image or file was here" in turn.results[0].text
+
+
+def test_parts_that_are_left_out_are_logged_where_no_answer_can_name_them(caplog):
+    parts = [{"type": "text", "text": "x"}, {"type": "chart"}]
+    with caplog.at_level("WARNING"):
+        [turn] = read_messages([{"role": "assistant", "content": parts}])
+    assert turn.parts == (Text("x"),)
+    assert "chart" in caplog.text
