@@ -107,6 +107,26 @@ async def test_an_engine_that_runs_before_its_tokenizer_is_read_is_given_back(
     assert sorted(ends) == ["engine", "store"]
 
 
+@pytest.mark.parametrize(
+    ("whose", "advised"), [("model", {"temperature": 0.6, "top_k": 20}), ("openai", {})]
+)
+async def test_sampling_defaults_are_the_models_or_nobodys(tmp_path, monkeypatch, whose, advised):
+    async def start(*_: object, **__: object) -> FakeEngine:
+        return FakeEngine()
+
+    monkeypatch.setattr(AsyncLLM, "start", start)
+    monkeypatch.setattr(run, "_read_text", lambda *_: (None, None))
+    (tmp_path / "config.json").write_text(json.dumps(SHAPE))
+    kept = {"eos_token_id": 2, "temperature": 0.6, "top_k": 20}
+    (tmp_path / "generation_config.json").write_text(json.dumps(kept))
+    svc = await start_services(
+        ServerConfig(sampling_defaults=whose),
+        EngineConfig(model=ModelConfig(model=str(tmp_path), load_format="dummy")),
+    )
+    svc.store.close()
+    assert svc.advised == advised
+
+
 def test_a_running_request_is_finished_and_new_ones_are_refused_while_draining():
     engine = FakeEngine(script="x" * 20, token_s=1.0)
     server = make_server(engine, ServerConfig(port=0, drain_s=60))
