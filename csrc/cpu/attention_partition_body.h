@@ -115,8 +115,8 @@ inline void TurnQueries(const Span<T>& span, int first, const AttentionBuffers& 
     const std::int64_t padded = PaddedHead(span.args);
     const int end = Least(first + kTurnedRows, span.num_rows);
     for (int row = end; row < Least(end + kTurnedRows, span.num_rows); ++row) {
-        const float* query = Query<T>(span, row).own;
-        for (int i = 0; i < padded; i += kLanes) PrefetchFar(query + i);
+        const Query<T> query(span, row);
+        for (std::int64_t i = 0; i < query.own_dim; i += kLanes) PrefetchFar(query.own + i);
     }
     if constexpr (kIsWhole<T>) return ScaleQueries(span, first, end, b);
     const Vec scale = Set(span.args.scale * kLog2E);
