@@ -49,7 +49,9 @@ TEMPLATE_NOTES = """\
 Of a folder: `chat_template.jinja`, else tokenizer_config.json's `chat_template`, else
 `chat_template.json`'s. Of several by name, `default` is used, and `tool_use` where a request has
 tools (`additional_chat_templates/tool_use.jinja` beside a `chat_template.jinja`, in GGUF
-`tokenizer.chat_template.tool_use`). `--chat-template` takes the place of both.
+`tokenizer.chat_template.tool_use`). Each is probed alone for what it can render: a history with
+calls but no tools (a client asking for a title) goes to `default`, its calls in words where that
+knows none. `--chat-template` takes the place of both.
 """
 
 
