@@ -102,7 +102,13 @@ def test_what_the_makers_advise_of_sampling(folder: Path) -> None:
     others = {"do_sample": True, "max_length": 20, "typical_p": 1.0}
     write_json(folder / "generation_config.json", sound | others)
     assert open_checkpoint(folder).sampling == sound
-    broken = {"temperature": 9, "top_k": 0.5, "top_p": 0, "min_p": True, "repetition_penalty": "1"}
+    broken = {
+        "temperature": 9,
+        "top_k": 0.5,
+        "top_p": 1.5,
+        "min_p": True,
+        "repetition_penalty": "1",
+    }
     write_json(folder / "generation_config.json", broken)
     assert open_checkpoint(folder).sampling == {}
 

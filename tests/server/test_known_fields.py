@@ -67,11 +67,7 @@ REFUSED = {
         "fallbacks": "default",
     },
     "/v1/messages/count_tokens": {"compaction": {"type": "summarize"}},
-    "/v1/responses": {
-        "truncation": "auto",
-        "context_management": [{"type": "compaction", "compact_threshold": 1}],
-        "access_programs": {"cyber": "daybreak_red"},
-    },
+    "/v1/responses": {"access_programs": {"cyber": "daybreak_red"}},
 }
 LET_THROUGH = {
     "/v1/chat/completions": {
@@ -80,6 +76,7 @@ LET_THROUGH = {
         "include_reasoning": True,
         "add_special_tokens": False,
         "length_penalty": 1.0,
+        "metadata": {"trace": 7, "tags": ["x"], "none": None},
     },
     "/v1/completions": {"add_special_tokens": True, "spaces_between_special_tokens": None},
     "/v1/messages": {
@@ -115,6 +112,24 @@ def test_what_a_message_asks_of_its_history_is_named():
     assert answer.headers["x-tokenlight-ignored"] == (
         "task_budget=1, clear_thinking_20251015=1, compact_20260112=1"
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "value", "said"),
+    [
+        ("/v1/responses", "truncation", "auto", "truncation=1"),
+        ("/v1/responses", "truncation", "disabled", None),
+        ("/v1/responses", "context_management", [{"type": "compaction"}, {}], "compaction=1"),
+        ("/v1/messages", "diagnostics", {"previous_message_id": "msg_1"}, "diagnostics=1"),
+        ("/v1/messages", "diagnostics", {"previous_message_id": None}, None),
+    ],
+)
+def test_what_changes_nothing_of_a_conversation_that_fits_is_named(path, name, value, said):
+    with running() as server:
+        answer = httpx.post(server.url + path, json={**ASKED[path], name: value})
+    assert answer.status_code == 200, answer.text
+    ignored = answer.headers.get("x-tokenlight-ignored")
+    assert ignored is None if said is None else said in ignored.split(", ")
 
 
 def test_a_response_keeps_the_verbosity_that_was_asked_for():

@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import openai
 import pytest
+from openai.types.responses import ResponseItem
+from pydantic import TypeAdapter
 
 from tests.processes import wait_until
 from tests.server.running import MODEL
@@ -89,6 +91,24 @@ def test_an_item_comes_back_as_it_was_sent_whatever_its_unknown_fields_hold(serv
     assert asked.status_code == 200
     listed = httpx.get(f"{server.url}/v1/responses/{asked.json()['id']}/input_items").json()
     assert listed["data"] == [{"type": "message", "status": "completed", **sent}]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"role": "assistant", "content": [{"type": "text", "text": "a"}]},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "a"}]},
+        {"role": "user", "content": [{"text": "a"}]},
+        {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "a"}]},
+    ],
+)
+def test_what_may_be_left_out_of_an_item_is_in_the_list(server, item):
+    asked = httpx.post(
+        f"{server.url}/v1/responses", json={"input": [item, {"role": "user", "content": "b"}]}
+    )
+    listed = httpx.get(f"{server.url}/v1/responses/{asked.json()['id']}/input_items").json()
+    for each in listed["data"]:
+        TypeAdapter(ResponseItem).validate_python(each)
 
 
 def test_a_deleted_response_is_gone(server):

@@ -45,6 +45,11 @@ RESULTS = {
         },
         '{"stdout":"README"',
     ),
+    "that is an object of a file": (
+        [called("one", call_id="a")],
+        {"type": "function_call_output", "call_id": "a", "output": {"type": "file", "path": "p"}},
+        '{"type":"file","path":"p"}',
+    ),
     "that is an object": (
         [called("one", call_id="a")],
         {"type": "function_call_output", "call_id": "a", "output": {"type": "sum", "value": 5}},
@@ -135,7 +140,7 @@ def test_usage_has_what_the_official_client_requires():
     assert usage["input_tokens_details"] == {"cached_tokens": 0, "cache_write_tokens": 0}
 
 
-@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages"])
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages", "/v1/chat/completions"])
 def test_no_share_of_the_tokens_is_the_likeliest_one(path):
     asked = {"input": "hi"} if path == "/v1/responses" else {"messages": [HI]}
     with scripted("Yes.") as server:

@@ -56,6 +56,7 @@ def test_whatever_else_a_chat_says_the_prompts_are_the_same(server, fields):
         {"prompt": "hi", "tools": CHAT["tools"]},
         {"prompt": "hi", "reasoning_effort": "none"},
         {"prompt": "hi", "chat_template_kwargs": {"enable_thinking": False}},
+        {"prompt": "hi", "add_generation_prompt": True},
         {"messages": CHAT["messages"], "add_special_tokens": True},
     ],
     ids=lambda asked: list(asked)[-1],

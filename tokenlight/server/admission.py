@@ -23,6 +23,8 @@ INLINE_CHARS = 4096
 _SEED_MASK = 2**63 - 1
 # Below this a softmax in float32 is a one-hot, or overflows: greedy says the same safely.
 _GREEDY_BELOW = 1e-4
+# 0 leaves the likeliest token alone, and so does this.
+_LEAST_TOP_P = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +162,7 @@ def _sampling(svc: Services, fields: GenerationFields) -> wire.SamplingParams:
     return wire.SamplingParams(
         temperature=0.0 if temperature < _GREEDY_BELOW else temperature,
         top_k=max(int(number("top_k", 0)), 0),
-        top_p=number("top_p", 1.0),
+        top_p=max(number("top_p", 1.0), _LEAST_TOP_P),
         min_p=number("min_p", 0.0),
         seed=secrets.randbits(63) if seed is None else seed & _SEED_MASK,
         repetition_penalty=number("repetition_penalty", 1.0),

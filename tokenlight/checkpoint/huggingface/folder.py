@@ -26,7 +26,7 @@ TOKENIZER_FILES = (
 _NUMBER = (int, float)
 _SAMPLING = {
     "temperature": (_NUMBER, 0, 2),
-    "top_p": (_NUMBER, 1e-9, 1),
+    "top_p": (_NUMBER, 0, 1),
     "top_k": ((int,), 1, 2**31 - 1),
     "min_p": (_NUMBER, 0, 1),
     "repetition_penalty": (_NUMBER, 1e-9, 10),

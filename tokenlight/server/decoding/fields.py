@@ -15,14 +15,6 @@ def string_of(sent: dict[str, Any], key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-_LEAST = 1e-6
-
-
-def positive(probability: float | None) -> float | None:
-    """A probability that may be 0, which leaves the likeliest token alone; so does the least."""
-    return None if probability is None else max(probability, _LEAST)
-
-
 def schema_shape(schema: object, *, param: str, field: str) -> Shape:
     """The shape of a JSON Schema.
 

@@ -76,6 +76,8 @@ def _note_left_out(body: PromptFields, notes: Notes) -> None:
         notes.add("ignored", {"mcp_servers": len(body.mcp_servers)})
     if body.output_config and body.output_config.task_budget:
         notes.ignore("task_budget")
+    if any((body.diagnostics or {}).values()):
+        notes.ignore("diagnostics")
     for edit in (body.context_management and body.context_management.edits) or ():
         kind = edit.get("type") if isinstance(edit, dict) else None
         notes.ignore(kind, unnamed="context_management")

@@ -69,6 +69,8 @@ class PromptFields(msgspec.Struct, frozen=True, kw_only=True):
     output_format: dict[str, Any] | None = None
     """Where beta clients send `output_config.format`."""
     context_management: ContextManagement | None = None
+    diagnostics: dict[str, Any] | None = None
+    """Left out and named; the header x-tokenlight-explain asks for what is known of a prefix."""
 
 
 class MessagesRequest(PromptFields, frozen=True, kw_only=True):

@@ -66,6 +66,8 @@ _TEXT_PARTS = (
     "summary_text",
     "reasoning_text",
 )
+# An output that is one part; any other object is a tool's own.
+_PICTURES = ("input_image", "input_file", "input_audio", "computer_screenshot")
 _LOGPROBS = "message.output_text.logprobs"
 
 
@@ -78,6 +80,14 @@ def check_supported(body: ResponsesRequest) -> None:
         raise UnsupportedParameter("include", advice=f"leave {_LOGPROBS!r} out")
     if body.reasoning and body.reasoning.mode not in (None, "standard"):
         raise UnsupportedParameter("reasoning.mode", advice="leave it out: all reason alike")
+
+
+def note_left_out(body: ResponsesRequest, notes: Notes) -> None:
+    """Name what changes nothing of an answer to a conversation that fits."""
+    if body.truncation == "auto":
+        notes.ignore("truncation")
+    for edit in body.context_management or ():
+        notes.ignore(edit.get("type"), unnamed="context_management")
 
 
 def decode_conversation(
@@ -174,7 +184,7 @@ def _function_call(item: Item) -> ToolCall:
 
 def _result(where: str, item: Item, notes: Notes) -> ToolResult:
     output = item.get("output")
-    if isinstance(output, dict) and string_of(output, "type").endswith(UNSEEN_KINDS):
+    if isinstance(output, dict) and string_of(output, "type") in _PICTURES:
         output = [output]
     if output is None or isinstance(output, (str, list)):
         text = "\n".join(_texts(f"{where}.output", output, notes, is_output=True))

@@ -72,6 +72,10 @@ class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
     safety_identifier: str | None = None
     service_tier: str | None = None
     stream_options: dict[str, Any] | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    """`auto` is named in x-tokenlight-ignored: nothing is cut, what does not fit is refused."""
+    context_management: list[dict[str, Any]] | None = None
+    """Left out and named: a conversation is never compacted here."""
 
 
 class InputTokensDetails(PromptTokensDetails, frozen=True, kw_only=True):

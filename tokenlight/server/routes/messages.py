@@ -13,7 +13,6 @@ from tokenlight.server.admission import admit, constrained, limit_headers
 from tokenlight.server.answer.answer import answer, encoded, whole_answer
 from tokenlight.server.answer.explain import prefix_headers
 from tokenlight.server.answer.prompt import Prompt, make_prompt
-from tokenlight.server.decoding.fields import positive
 from tokenlight.server.decoding.notes import Notes
 from tokenlight.server.http.body import decode_body, read_body
 from tokenlight.server.http.sse import EventStream, until_disconnect
@@ -102,7 +101,7 @@ async def _prompt(svc: Services, body: PromptFields, notes: Notes) -> Prompt:
 def _generation_fields(body: MessagesRequest) -> GenerationFields:
     return GenerationFields(
         temperature=body.temperature,
-        top_p=positive(body.top_p),
+        top_p=body.top_p,
         top_k=body.top_k,
         stop=body.stop_sequences or None,
         stream=body.stream,

@@ -20,12 +20,16 @@ from tokenlight.server.admission import Admitted, admit, constrained, limit_head
 from tokenlight.server.answer.answer import Ended, answer
 from tokenlight.server.answer.explain import prefix_headers
 from tokenlight.server.answer.prompt import Prompt, make_prompt
-from tokenlight.server.decoding.fields import positive
 from tokenlight.server.decoding.notes import Notes
 from tokenlight.server.decoding.openai_tools import decode_tools
 from tokenlight.server.http.body import decode_body, read_body
 from tokenlight.server.http.sse import EventStream, until_disconnect
-from tokenlight.server.responses.decode import check_supported, decode_conversation, decode_input
+from tokenlight.server.responses.decode import (
+    check_supported,
+    decode_conversation,
+    decode_input,
+    note_left_out,
+)
 from tokenlight.server.responses.encode import Envelope, ItemEncoder, answered_turn
 from tokenlight.server.responses.schema import (
     Deleted,
@@ -53,6 +57,7 @@ async def create_response(request: Request) -> Response | ASGIApp:
     svc.check_model(body.model)
     check_supported(body)
     notes = Notes()
+    note_left_out(body, notes)
     try:
         asked = await _ask(svc, request, body, notes)
     except ContextTooLong as error:
@@ -169,7 +174,7 @@ def _is_reference(item: dict[str, Any]) -> bool:
 def _generation_fields(body: ResponsesRequest) -> GenerationFields:
     return GenerationFields(
         temperature=body.temperature,
-        top_p=positive(body.top_p),
+        top_p=body.top_p,
         stream=body.stream,
         seed=body.seed,
         skip_special_tokens=False,  # the parser reads them
@@ -225,20 +230,30 @@ def _input_items(body: ResponsesRequest) -> list[dict[str, Any]]:
 
 
 def _listed(item: dict[str, Any]) -> dict[str, Any]:
-    """An item with what may be left out when it is sent: id, type, status, content in parts."""
+    """An item with what may be left out when it is sent, but not when it is listed."""
     id = item.get("id")
     own_id = id if isinstance(id, str) else f"item_{secrets.token_hex(12)}"
     made = {**item, "type": item.get("type") or "message", "id": own_id}
     made["status"] = item.get("status") or "completed"
-    content = item.get("content")
-    if made["type"] == "message" and not isinstance(content, list):
-        text = content or ""
-        made["content"] = (
-            [{"type": "output_text", "text": text, "annotations": []}]
-            if item.get("role") == "assistant"
-            else [{"type": "input_text", "text": text}]
-        )
+    if made["type"] == "message":
+        content = item.get("content")
+        parts = content if isinstance(content, list) else [{"text": content or ""}]
+        is_said = item.get("role") == "assistant"
+        made["content"] = [_listed_part(part, is_said=is_said) for part in parts]
+    elif made["type"] == "reasoning":
+        made["summary"] = item.get("summary") or []
     return made
+
+
+def _listed_part(part: Any, *, is_said: bool) -> Any:
+    """A text of either side has one type, whatever it was sent as."""
+    if isinstance(part, str):
+        part = {"text": part}
+    if not isinstance(part, dict) or "text" not in part:
+        return part
+    if is_said:
+        return {"annotations": [], **part, "type": "output_text"}
+    return {**part, "type": "input_text"}
 
 
 async def get_response(request: Request) -> Response:

@@ -15,7 +15,7 @@ from tokenlight.server.schemas.endpoint import Endpoint, json_response
 from tokenlight.server.schemas.tokens import Tokenized, TokenizeRequest
 from tokenlight.server.services import Services, services
 
-_OF_MESSAGES = ("tools", "reasoning_effort", "chat_template_kwargs")
+_OF_MESSAGES = ("tools", "reasoning_effort", "chat_template_kwargs", "add_generation_prompt")
 _OF_PROMPTS = ("add_special_tokens",)
 
 

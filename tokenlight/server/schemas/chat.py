@@ -40,7 +40,7 @@ class ChatRequest(GenerationFields, frozen=True, kw_only=True):
     """Open the assistant's turn after the messages. Default true."""
     chat_template_kwargs: dict[str, Any] | None = None
     """Variables for the model's chat template."""
-    metadata: dict[str, str] | None = None
+    metadata: dict[str, Any] | None = None
     """The caller's own, used for nothing, as the next five: one tier, one cache, no accounts."""
     safety_identifier: str | None = None
     service_tier: str | None = None

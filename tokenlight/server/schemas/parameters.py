@@ -63,7 +63,7 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     """Most tokens to generate per choice; lowered when the context has less room."""
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     """0 is greedy. Default 1."""
-    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_p: Probability | None = None
     """Sample among the most likely tokens that sum to this probability. Default 1: all."""
     top_k: Annotated[int, Meta(ge=-1, le=2**31 - 1)] | None = None
     """Sample among the k most likely tokens; 0 and -1: all. Default 0."""

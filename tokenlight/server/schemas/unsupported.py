@@ -85,22 +85,13 @@ RESPONSES: dict[str, Unsupported] = {
     "top_logprobs": Unsupported(advice="leave it out"),
     "access_programs": Unsupported(advice=_WORKS_ALONE, harmless=({"cyber": "standard"},)),
     "background_options": Unsupported(advice="leave it out: nothing runs in the background"),
-    "context_management": Unsupported(advice="compact the conversation yourself: nothing is cut"),
     "image": Unsupported(advice=_TEXT),
     "moderation": Unsupported(advice=_WORKS_ALONE),
-    "truncation": Unsupported(
-        advice="shorten the input yourself: nothing is cut", harmless=("disabled",)
-    ),
 }
 
 MESSAGES: dict[str, Unsupported] = {
     "compaction": Unsupported(advice="compact the conversation yourself: nothing is cut"),
     "container": Unsupported(advice="leave it out: this server runs no tools itself"),
-    "diagnostics": Unsupported(
-        advice="send the header x-tokenlight-explain: 1",
-        # What asks for no more than a client that begins a conversation has.
-        harmless=({"previous_message_id": None},),
-    ),
     "fallback_credit_token": Unsupported(advice=_WORKS_ALONE),
     "fallbacks": Unsupported(advice=_WORKS_ALONE),
     "inference_geo": Unsupported(advice="leave it out: this server is in one place"),
