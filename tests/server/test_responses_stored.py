@@ -98,6 +98,10 @@ def test_an_item_comes_back_as_it_was_sent_whatever_its_unknown_fields_hold(serv
     [
         {"role": "assistant", "content": [{"type": "text", "text": "a"}]},
         {"role": "assistant", "content": [{"type": "output_text", "text": "a"}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "a", "annotations": None}],
+        },
         {"role": "user", "content": [{"text": "a"}]},
         {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "a"}]},
     ],

@@ -252,7 +252,8 @@ def _listed_part(part: Any, *, is_said: bool) -> Any:
     if not isinstance(part, dict) or "text" not in part:
         return part
     if is_said:
-        return {"annotations": [], **part, "type": "output_text"}
+        annotations = part.get("annotations") or []
+        return {**part, "type": "output_text", "annotations": annotations}
     return {**part, "type": "input_text"}
 
 
