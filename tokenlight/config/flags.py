@@ -224,12 +224,14 @@ class _Refuse(argparse.Action):
         raise ConfigError(f"{name} is refused: {REFUSED[name]}")
 
 
-class _Store(argparse.Action):
-    """Parse through the flag itself, so that the message is ours and names what is allowed."""
-
+class _OfFlag(argparse.Action):
     def __init__(self, *, flag: Flag, **options: Any) -> None:
         super().__init__(**options)
         self.flag = flag
+
+
+class _Store(_OfFlag):
+    """Parse through the flag itself, so that the message is ours and names what is allowed."""
 
     def __call__(
         self,
@@ -243,12 +245,8 @@ class _Store(argparse.Action):
         setattr(namespace, self.dest, value)
 
 
-class _Switch(argparse.Action):
+class _Switch(_OfFlag):
     """One entry of the help for both names of a switch."""
-
-    def __init__(self, *, flag: Flag, **options: Any) -> None:
-        super().__init__(**options)
-        self.flag = flag
 
     def __call__(
         self,

@@ -12,19 +12,22 @@ def _object(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]
 
 _STRING = {"type": "string"}
 _INTEGER = {"type": "integer"}
+_OF_A_FILE: dict[str, dict[str, Any]] = {
+    "path": _STRING,
+    "file_text": _STRING,
+    "old_str": _STRING,
+    "new_str": _STRING,
+    "insert_line": _INTEGER,
+    "insert_text": _STRING,
+    "view_range": {"type": "array", "items": _INTEGER},
+}
 
 _SCHEMAS = {
     "bash": _object([], command=_STRING, restart={"type": "boolean"}),
     "text_editor": _object(
         ["command", "path"],
         command={"type": "string", "enum": ["view", "create", "str_replace", "insert"]},
-        path=_STRING,
-        file_text=_STRING,
-        old_str=_STRING,
-        new_str=_STRING,
-        insert_line=_INTEGER,
-        insert_text=_STRING,
-        view_range={"type": "array", "items": _INTEGER},
+        **_OF_A_FILE,
     ),
     "memory": _object(
         ["command"],
@@ -32,13 +35,7 @@ _SCHEMAS = {
             "type": "string",
             "enum": ["view", "create", "str_replace", "insert", "delete", "rename"],
         },
-        path=_STRING,
-        file_text=_STRING,
-        old_str=_STRING,
-        new_str=_STRING,
-        insert_line=_INTEGER,
-        insert_text=_STRING,
-        view_range={"type": "array", "items": _INTEGER},
+        **_OF_A_FILE,
         old_path=_STRING,
         new_path=_STRING,
     ),
