@@ -14,8 +14,6 @@ import argparse
 import asyncio
 import json
 import random
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -34,6 +32,7 @@ from benchmarks.gpu_models import (
     write_model,
     write_tokenizer,
 )
+from benchmarks.gpu_timing import clocks, commit
 from tokenlight.config import CacheConfig, EngineConfig, ModelConfig, SchedulerConfig
 from tokenlight.engine.client import AsyncLLM
 from tokenlight.wire import Grammar, SamplingParams
@@ -218,17 +217,9 @@ async def bench_30b_a3b(parent: Path, measured: dict[str, float]) -> None:
     _say(measured)
 
 
-def clocks() -> str:
-    """SM and memory clocks, power: as they are, nothing is set."""
-    if shutil.which("nvidia-smi") is None:
-        return "no nvidia-smi"
-    fields = "name,clocks.sm,clocks.mem,power.draw,temperature.gpu"
-    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-
-
 def _say(measured: dict[str, float]) -> None:
-    print(json.dumps({name: round(value, 4) for name, value in measured.items()}), flush=True)
+    print(json.dumps({name: round(value, 4) for name, value in measured.items()}))
+    print(f"clocks: {clocks()}", flush=True)
 
 
 def main() -> int:
@@ -241,7 +232,7 @@ def main() -> int:
     args = parser.parse_args()
     measured: dict[str, float] = {}
     missing: dict[str, str] = {}
-    print(f"clocks before: {clocks()}", flush=True)
+    print(f"commit {commit()}, clocks before: {clocks()}", flush=True)
     with tempfile.TemporaryDirectory() as parent:
         for shape in args.shapes:
             try:
@@ -275,13 +266,14 @@ def also(files: Sequence[Path]) -> dict[str, float]:
 
 
 def report_all(measured: dict[str, float], missing: dict[str, str]) -> int:
-    """A line for every bar, and for every figure that has none."""
+    """A line for every bar, and for every figure that has none; 1 if one is missed or missing."""
     for name in REPORTED:
         value = measured.get(name)
         print(f"REPORTED {name} {'none (not measured)' if value is None else f'{value:.4g}'}")
     others = {bar.name: "not among the --also files" for bar in KERNEL_BARS}
     others["host_us_per_step_b16"] = "not among the --also files"
-    return report(BARS, measured, {**missing, **others})
+    is_missed = report(BARS, measured, {**missing, **others})
+    return 1 if is_missed or any(name not in measured for name in REPORTED) else 0
 
 
 if __name__ == "__main__":

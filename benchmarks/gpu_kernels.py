@@ -20,7 +20,14 @@ import torch
 from torch import Tensor
 
 from benchmarks.bars import Bar, report
-from benchmarks.gpu_timing import COPY_BYTES_PER_S, L2_BYTES, clocks, relative_error, time_graph
+from benchmarks.gpu_timing import (
+    COPY_BYTES_PER_S,
+    L2_BYTES,
+    clocks,
+    commit,
+    relative_error,
+    time_graph,
+)
 from tokenlight.kernels import FORMATS
 from tokenlight.kernels.ops.linear import cuda as linear
 from tokenlight.kernels.ops.linear_add import cuda as linear_add
@@ -276,7 +283,7 @@ def main() -> int:
         print("the CUDA kernels want a device of compute capability 9.0")
         return 1
     torch.manual_seed(1)
-    print(clocks())
+    print(f"commit {commit()}, {clocks()}")
     layers = [Layer.random() for _ in range(4 if args.quick else LAYERS)]
     figures = list(chains(layers))
     layers.clear()
