@@ -11,6 +11,8 @@ STAMPS := .make
 TORCH_INDEX ?=
 ARGS ?=
 OP ?=
+# FlashAttention 3's library, or a folder with it, for bench-gpu to run beside: docs/performance.md.
+FA3 ?=
 AGENTS ?= agents
 MODEL ?= tiny
 FROM ?= wheel
@@ -117,10 +119,10 @@ bench-breadth: $(STAMPS)/dev  ## formats, tokenizers, templates beside others' c
 bench-spmd: $(STAMPS)/dev  ## what compiling a model costs, what ranks send; BAR lines
 	$(BIN)/python -m benchmarks.spmd
 
-bench-gpu: $(STAMPS)/dev  ## the engine on a GPU, dummy weights in known shapes; BAR lines, bench-gpu.json
+bench-gpu: $(STAMPS)/dev  ## the engine on a GPU, dummy weights in known shapes, FA3=PATH beside it; BAR lines, bench-gpu.json
 	rm -f bench-gpu-step.json bench-gpu-kernels.json
 	-$(BIN)/python -m benchmarks.gpu_step tiny 16 --no-profile --json bench-gpu-step.json
-	-$(BIN)/python -m benchmarks.gpu_kernels --json bench-gpu-kernels.json
+	-$(BIN)/python -m benchmarks.gpu_kernels $(if $(FA3),--fa3 "$(FA3)") --json bench-gpu-kernels.json
 	$(BIN)/python -m benchmarks.gpu --json bench-gpu.json --also bench-gpu-step.json bench-gpu-kernels.json $(ARGS)
 
 bench-front: $(STAMPS)/dev  ## prompts, masks, streams, sessions of clients: what the front costs; BAR lines

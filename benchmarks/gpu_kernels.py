@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tuned CUDA kernels of a decode step beside what memory allows.
+"""The tuned CUDA kernels of a decode step beside what memory allows, and attention beside its peer.
 
-Run: python -m benchmarks.gpu_kernels
+Run: python -m benchmarks.gpu_kernels [--fa3 PATH] [--json FILE] [--quick]
 
 Each is compared with float64 before it is timed. Prints a table and BAR lines; --json keeps all.
+`--fa3` names FlashAttention 3's library as vLLM's wheel has it, or a folder with it
+(docs/performance.md: how to get it). It decodes the same keys and values, in turns with ours, and
+is compared with float64 after. Without it `gqa_b8_32k_us`, whose bound it is, is missed.
 """
 
 from __future__ import annotations
@@ -12,21 +15,24 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from benchmarks import gpu_fa3
 from benchmarks.bars import Bar, report
 from benchmarks.gpu_timing import (
     COPY_BYTES_PER_S,
     L2_BYTES,
+    Timed,
     clocks,
     commit,
     relative_error,
     time_graph,
+    time_in_turn,
 )
 from tokenlight.kernels import FORMATS
 from tokenlight.kernels.ops.linear import cuda as linear
@@ -52,8 +58,8 @@ BARS = [
     Bar("gqa_b1_4k_us", "<=", 9.5),
     Bar("gqa_b1_16k_us", "<=", 22),
     Bar("gqa_b1_32k_us", "<=", 38),
-    # FA3's time on the same machine and shape, measured once, and three per cent.
-    Bar("gqa_b8_32k_us", "<=", 246 * 1.03),
+    # Where FA3 runs beside it, what that takes there and 3 %; this is from another day's 246 us.
+    Bar(gpu_fa3.HELD, "<=", 246 * gpu_fa3.MARGIN),
     Bar("sampler_b1_us", "<=", 15),
     Bar("sampler_b16_us", "<=", 25),
 ]
@@ -76,7 +82,10 @@ class Figure:
 
 
 def measure(name: str, calls: list[Callable[[], object]], num_bytes: int, error: float) -> Figure:
-    timed = time_graph(calls)
+    return told(name, time_graph(calls), num_bytes, error)
+
+
+def told(name: str, timed: Timed, num_bytes: int, error: float) -> Figure:
     figure = Figure(name, timed.us, num_bytes / COPY_BYTES_PER_S * 1e6, timed.spread, error)
     print(figure.line(), flush=True)
     return figure
@@ -195,8 +204,18 @@ class Paged:
             scale=HEAD_DIM**-0.5,
         )  # fmt: skip
 
-    def error(self, q: Tensor) -> float:
-        """Of the last request, in float64."""
+    def by_fa3(self, q: Tensor, *, is_copied: bool) -> Callable[[], Tensor]:
+        """The peer's call over these blocks; or over a copy with a token's heads side by side."""
+        k, v = (cache.transpose(1, 2) for cache in (self.k, self.v))
+        if is_copied:
+            k, v = k.contiguous(), v.contiguous()
+        return gpu_fa3.decode(
+            q, k, v, self.query_starts, self.kv_lens, self.table,
+            max_kv_tokens=int(self.kv_lens[0]), scale=HEAD_DIM**-0.5,
+        )  # fmt: skip
+
+    def error(self, q: Tensor, got: Tensor) -> float:
+        """Of the last request's rows of a result, in float64."""
         kv = int(self.kv_lens[-1])
         n = q.shape[0] // len(self.slots)
         k, v = (
@@ -212,17 +231,47 @@ class Paged:
         )
         weights = scores.masked_fill(~seen[None, :, None], -torch.inf).softmax(-1)
         want = torch.einsum("knhl,kld->knhd", weights, v).permute(1, 0, 2, 3).flatten(1, 2)
-        return relative_error(self.attend(q)[-n:], want)
+        return relative_error(got[-n:], want)
 
 
-def attention(shapes: dict[str, tuple[int, int, int]]) -> Iterator[Figure]:
+def attention(shapes: dict[str, tuple[int, int, int]], *, has_peer: bool) -> Iterator[Figure]:
     for name, (b, kv, n) in shapes.items():
         num_bytes = 4 * b * kv * KV_HEADS * HEAD_DIM
         copies = max(4, -(-3 * L2_BYTES // num_bytes))
         batches = [Paged.random(b, kv, n) for _ in range(copies)]
         q = random(b * n, HEADS, HEAD_DIM)
         calls: list[Callable[[], object]] = [partial(batch.attend, q) for batch in batches]
-        yield measure(name, calls, num_bytes, batches[0].error(q))
+        error = batches[0].error(q, batches[0].attend(q))
+        if has_peer and name in BESIDE_PEER:
+            yield from beside_fa3(name, batches, q, num_bytes, error)
+        else:
+            yield measure(name, calls, num_bytes, error)
+
+
+def beside_fa3(
+    name: str, batches: list[Paged], q: Tensor, num_bytes: int, error: float
+) -> Iterator[Figure]:
+    """Ours, and the peer in the layout that it is faster with: pools as ours are, or its own."""
+    ours: list[Callable[[], object]] = [partial(batch.attend, q) for batch in batches]
+    try:
+        peers = [[batch.by_fa3(q, is_copied=own) for batch in batches] for own in (False, True)]
+        mine, *theirs = time_in_turn([ours, *peers])
+    except RuntimeError as fault:
+        print(f"  FA3 refuses {name}, and is no peer: {str(fault).splitlines()[0]}")
+        yield measure(name, ours, num_bytes, error)
+        return
+    yield told(name, mine, num_bytes, error)
+    best: Figure | None = None
+    for layout, calls, timed in zip(("as ours", "its own"), peers, theirs, strict=True):
+        # After so many replays: what it keeps between calls must have been left as it was.
+        its_error = max(batches[0].error(q, calls[0]()), batches[-1].error(q, calls[-1]()))
+        figure = told(f"  FA3, blocks {layout}", timed, num_bytes, its_error)
+        if its_error <= MOST_ERROR and (best is None or figure.us < best.us):
+            best = replace(figure, name=gpu_fa3.peer_name(name))
+    if best is None:
+        print(f"  FA3 is wrong at {name}, and is no peer")
+    else:
+        yield best
 
 
 def rope(b: int) -> Figure:
@@ -272,30 +321,49 @@ SHAPES = {
     "gqa_b4_50k_q4": (4, 50_000, 4),
     "gqa_b1_50k_q8": (1, 50_000, 8),
 }
+BESIDE_PEER = {name for name, (_, kv, n) in SHAPES.items() if n == 1 and kv > 512}
+MOST_ERROR = 0.01
+"""Of a peer that is worth a comparison; both round weights and sums to bfloat16."""
+
+
+def find_peer(path: Path | None) -> bool:
+    """Whether the peer is there; says why not."""
+    if path is None:
+        print("FA3: none (--fa3 names its library)")
+        return False
+    try:
+        gpu_fa3.load(path)
+    except gpu_fa3.NoPeer as fault:
+        print(f"FA3: none ({fault})")
+        return False
+    return True
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer layers and lengths")
     parser.add_argument("--json", type=Path, help="where to keep every figure")
+    parser.add_argument("--fa3", type=Path, help="FA3's library, or a folder that has it")
     args = parser.parse_args()
     if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (9, 0):
         print("the CUDA kernels want a device of compute capability 9.0")
         return 1
     torch.manual_seed(1)
     print(f"commit {commit()}, {clocks()}")
+    has_peer = find_peer(args.fa3)
     layers = [Layer.random() for _ in range(4 if args.quick else LAYERS)]
     figures = list(chains(layers))
     layers.clear()
     shapes = dict(list(SHAPES.items())[:4]) if args.quick else SHAPES
-    figures += [*attention(shapes), rope(1), rope(16), sampler(1), sampler(16)]
+    figures += attention(shapes, has_peer=has_peer)
+    figures += [rope(1), rope(16), sampler(1), sampler(16)]
     print(clocks())
     measured = {f.name: f.floor_us / f.us for f in figures if f.name.startswith("gemm_chain")}
     measured |= {f"{f.name}_us": f.us for f in figures}
     if args.json:
-        told = {f.name: {"us": f.us, "floor_us": f.floor_us, "error": f.error} for f in figures}
-        args.json.write_text(json.dumps({"measured": measured, "figures": told}, indent=1))
-    return report(BARS, measured, {})
+        every = {f.name: {"us": f.us, "floor_us": f.floor_us, "error": f.error} for f in figures}
+        args.json.write_text(json.dumps({"measured": measured, "figures": every}, indent=1))
+    return report(*gpu_fa3.beside_peer(BARS, measured))
 
 
 if __name__ == "__main__":
