@@ -245,7 +245,7 @@ def main() -> int:
                     asyncio.run(bench_8b(Path(parent), measured, is_quick=args.quick))
             except Exception as fault:  # what was measured before is worth keeping
                 why = f"{shape}: {type(fault).__name__}: {fault}"[:200]
-                missing |= {bar.name: why for bar in BARS if bar not in KERNEL_BARS}
+                missing |= dict.fromkeys(bars_of(shape), why)
                 print(why, flush=True)
     measured |= also(args.also)
     print(f"clocks after: {clocks()}")
@@ -255,6 +255,13 @@ def main() -> int:
         if name in measured:
             print(f"{name}: {measured[name]:.1f}, vLLM {theirs}")
     return report_all(measured, missing)
+
+
+def bars_of(shape: str) -> list[str]:
+    """Of the names of bars, those that a shape's run measures; most are of the 8B model."""
+    others = {bar.name for bar in KERNEL_BARS} | {"host_us_per_step_b16"}
+    owners = {b.name: "llama_1b" if b.name.startswith("llama") else "qwen3_8b" for b in BARS}
+    return [name for name, owner in owners.items() if owner == shape and name not in others]
 
 
 def also(files: Sequence[Path]) -> dict[str, float]:

@@ -52,6 +52,14 @@ def test_what_others_kept_is_told_with_the_rest(
     assert told["gemm_chain_m1"][0] == "none"
 
 
+def test_a_shape_that_fails_is_why_its_own_bars_are_missed() -> None:
+    of_1b, of_8b = (gpu.bars_of(shape) for shape in ("llama_1b", "qwen3_8b"))
+    assert of_1b == ["llama_1b_b1"]
+    assert {"qwen3_8b_50k_b4", "ready_s_dummy_again"} < set(of_8b)
+    assert not {"llama_1b_b1", "gqa_b8_32k_us", "host_us_per_step_b16"} & set(of_8b)
+    assert gpu.bars_of("qwen3_30b_a3b") == []
+
+
 def delta(num_tokens: int, finish_reason: str | None = None, **more: object) -> Delta:
     return Delta(
         request_id="a",
