@@ -23,6 +23,27 @@ struct RopeParams {
 constexpr int kWarps = 4;
 constexpr int kMaxPairs = 4;  // of dimensions, per lane: heads of 256
 
+// Where a token's key or value goes; null if nowhere. Positions and tables are older than the kernel
+// ahead: they are read while it runs.
+DEVICE bf16* FindRow(const RopeParams& p, int token, int kv_head, bf16* cache) {
+    // The request is the number of those that end at or before the token.
+    const int position = p.positions[token];
+    int request = 0;
+    for (int base = 0; base < p.num_requests; base += 32) {
+        const int r = base + threadIdx.x % 32;
+        const bool is_before = r < p.num_requests && p.query_starts[r + 1] <= token;
+        request += __popc(__ballot_sync(FULL_WARP, is_before));
+    }
+    if (request == p.num_requests) return nullptr;  // a token that pads the step
+    const int slot = p.slots[request], column = position >> p.block_shift;
+    if (slot < 0 || slot >= p.num_slots || position < 0 || column >= p.num_columns) return nullptr;
+    const int block = p.block_table[(size_t)slot * p.table_stride + column];
+    if (block < 0 || block >= p.num_blocks) return nullptr;
+    const int in_block = position & ((1 << p.block_shift) - 1);
+    return cache + ((((size_t)block * p.num_kv_heads + kv_head) << p.block_shift) + in_block) *
+                       p.head_dim;
+}
+
 extern "C" __global__ void __launch_bounds__(32 * kWarps)
     rope_write_kv(const __grid_constant__ RopeParams p) {
     const int lane = threadIdx.x % 32, token = blockIdx.x;
@@ -49,7 +70,10 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps)
             gain_second[i] = Widen(gain[second[i]]);
         }
     }
+    bf16* to = p.q + (size_t)token * p.q_stride + head * p.head_dim;
+    if (!is_query) to = FindRow(p, token, kv_head, is_key ? p.k_cache : p.v_cache);
     WaitForInputs();
+    if (!to) return;
 
     const bf16* from = is_query ? p.q + (size_t)token * p.q_stride + head * p.head_dim
                        : is_key ? p.k + (size_t)token * p.k_stride + kv_head * p.head_dim
@@ -70,26 +94,6 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps)
         squares += a[i] * a[i] + b[i] * b[i];
     }
 
-    bf16* to = p.q + (size_t)token * p.q_stride + head * p.head_dim;
-    if (!is_query) {
-        // The request is the number of those that end at or before the token.
-        const int position = p.positions[token];
-        int request = 0;
-        for (int base = 0; base < p.num_requests; base += 32) {
-            const int r = base + lane;
-            const bool is_before = r < p.num_requests && p.query_starts[r + 1] <= token;
-            request += __popc(__ballot_sync(FULL_WARP, is_before));
-        }
-        if (request == p.num_requests) return;  // a token that pads the step
-        const int slot = p.slots[request], column = position >> p.block_shift;
-        if (slot < 0 || slot >= p.num_slots || position < 0 || column >= p.num_columns) return;
-        const int block = p.block_table[(size_t)slot * p.table_stride + column];
-        if (block < 0 || block >= p.num_blocks) return;
-        const int in_block = position & ((1 << p.block_shift) - 1);
-        to = (is_key ? p.k_cache : p.v_cache) +
-             ((((size_t)block * p.num_kv_heads + kv_head) << p.block_shift) + in_block) *
-                 p.head_dim;
-    }
     float scale = 1.0f;
     if (gain) scale = rsqrtf(WarpSum(squares) / (float)p.head_dim + p.eps);
 #pragma unroll
