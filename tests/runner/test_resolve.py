@@ -42,6 +42,7 @@ TOKEN_BYTES = 30 * 2 * 3 * 64 * 2  # float16
 def test_default_has_room_for_four_full_contexts():
     resolved = resolve(EngineConfig(), SHAPE, MACHINE)
     assert resolved.num_blocks * resolved.block_tokens == 4 * 8192
+    assert resolved.block_tokens == 16
     assert resolved.kv_bytes == 4 * 8192 * TOKEN_BYTES
     assert (resolved.max_model_tokens, resolved.num_threads, resolved.kv_dtype) == (
         8192,
@@ -196,7 +197,7 @@ def test_a_gpu_is_taken_where_there_is_one_and_kv_fills_what_is_spare():
         torch.bfloat16,
         torch.bfloat16,
     )
-    assert (resolved.overlap, resolved.max_step_tokens) == (1, 2048)
+    assert (resolved.overlap, resolved.max_step_tokens, resolved.block_tokens) == (1, 2048, 32)
     # One block is kept for the rows that pad a step.
     assert (resolved.num_blocks + 1) * resolved.block_bytes <= 1 << 30
     assert (resolved.num_blocks + 2) * resolved.block_bytes > 1 << 30
@@ -208,7 +209,7 @@ def test_a_gpu_is_taken_where_there_is_one_and_kv_fills_what_is_spare():
 def test_what_is_asked_of_a_gpu_wins_over_its_defaults():
     asked = EngineConfig(
         model=ModelConfig(dtype="float16"),
-        cache=CacheConfig(kv_cache_bytes=100 * 16 * GPU_TOKEN_BYTES),
+        cache=CacheConfig(block_tokens=16, kv_cache_bytes=100 * 16 * GPU_TOKEN_BYTES),
         scheduler=SchedulerConfig(overlap=2, max_step_tokens=4096),
         step_graphs="off",
     )

@@ -48,8 +48,10 @@ class ModelConfig:
 class CacheConfig:
     """The paged KV cache."""
 
-    block_tokens: int = field(default=16, metadata=flag("--block-size"))
-    """Tokens per KV block: the unit of allocation and of prefix reuse; a power of two."""
+    block_tokens: int | None = field(default=None, metadata=flag("--block-size"))
+    """Tokens per KV block: the unit of allocation and of prefix reuse; a power of two. Default: 16
+    on a CPU, 32 on a GPU.
+    """
 
     kv_cache_bytes: int | None = field(default=None, metadata=flag("--kv-cache-memory-bytes"))
     """Memory for KV, of each rank. Default: on a CPU four full contexts, at most a quarter of the
@@ -74,10 +76,9 @@ class CacheConfig:
     """Whether computed blocks may serve a later prompt with the same prefix."""
 
     def __post_init__(self) -> None:
-        if self.block_tokens < 1 or self.block_tokens & (self.block_tokens - 1):
-            raise ConfigError(
-                f"--block-size must be a power of two, got {self.block_tokens}; try 16"
-            )
+        size = self.block_tokens
+        if size is not None and (size < 1 or size & (size - 1)):
+            raise ConfigError(f"--block-size must be a power of two, got {size}; try 16")
         if self.kv_cache_bytes is not None and self.kv_cache_bytes < 1:
             raise ConfigError(
                 f"--kv-cache-memory-bytes must be at least 1, got {self.kv_cache_bytes}"

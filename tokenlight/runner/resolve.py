@@ -24,6 +24,8 @@ _DTYPES = {
     "bf16": torch.bfloat16,
 }
 
+# A GPU's decode attention copies what lies in one block, 32 tokens at most.
+_BLOCK_TOKENS = {"cpu": 16, "cuda": 32}
 _STEP_TOKENS = {"cpu": 512, "cuda": 2048}
 # On a CPU the next plan would compete with the step for the same cores.
 _OVERLAP = {"cpu": 0, "cuda": 1}
@@ -120,13 +122,14 @@ def resolve_limits(config: EngineConfig, shape: ModelShape, machine: Machine) ->
     dtype = _dtype(config.model.dtype, device)
     kv_dtype = _kv_dtype(config.cache.kv_dtype, shape, device, dtype, machine)
     num_requests = config.scheduler.max_num_requests
+    block_tokens = config.cache.block_tokens or _BLOCK_TOKENS[device]
     asked_tokens = config.scheduler.max_model_tokens or shape.max_model_tokens
     return Limits(
         device=device,
         dtype=dtype,
         kv_dtype=kv_dtype,
-        block_tokens=config.cache.block_tokens,
-        block_bytes=config.cache.block_tokens * kv_bytes_per_token(shape.layers, kv_dtype),
+        block_tokens=block_tokens,
+        block_bytes=block_tokens * kv_bytes_per_token(shape.layers, kv_dtype),
         max_num_requests=num_requests,
         max_step_tokens=config.scheduler.max_step_tokens or max(_STEP_TOKENS[device], num_requests),
         max_model_tokens=min(asked_tokens, shape.max_model_tokens),
