@@ -82,7 +82,7 @@ DEVICE void Attend(const AttentionParams& p) {
 
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
     const int rank = Rank(), cluster = blockIdx.x / kShortChunks, head = cluster % p.num_kv_heads;
-    const int group = p.num_heads / p.num_kv_heads;
+    const int group = p.group;
 
     // Lengths and tables of the step are older than the kernel before.
     const Owner owner = FindOwner(p, cluster / p.num_kv_heads, lane);

@@ -25,7 +25,8 @@ struct AttentionParams {
     const float* sinks;  // [H], or null
     float* partials;  // per item: a tile's rows of d sums, then per row the largest score and sum
     int* counters;    // items taken, blocks done, then chunks done per tile and head; left zero
-    int num_requests, num_heads, num_kv_heads, block_shift, num_blocks, q_stride, table_stride;
+    int num_requests, num_heads, num_kv_heads, group, block_shift, num_blocks, q_stride;
+    int table_stride;
     int queries_per_tile, rows_per_tile, window;
     float scale, softcap;
     int chunks_shift;  // a long tile has 1 << chunks_shift chunks at most
@@ -137,7 +138,7 @@ struct Queries {
 
     // By 32 kTeam threads, which must meet before the queries are used if they are not kept.
     DEVICE void Load(const AttentionParams& p, const bf16* q, int num_rows, int g, int t) {
-        const int group = p.num_heads / p.num_kv_heads;
+        const int group = p.group;
         if (kAreKept) {
 #pragma unroll
             for (int c = 0; c < kDim / 32; ++c) {
@@ -205,7 +206,7 @@ struct WarpSums {
     DEVICE void Add(const AttentionParams& p, const Chunk& at, int base,
                     Scores<kDim, kRowTiles>& scores, const uint4 (&v)[4][kHalves],
                     const Slots& slots, int t) {
-        const int group = p.num_heads / p.num_kv_heads;
+        const int group = p.group;
         const float scale = p.scale * kLog2e;
         const int key_token = 16 * slots.key_piece + slots.key_row;  // and + 2
         const bool whole = base >= at.begin && base + kStageTokens <= at.stop;
@@ -215,20 +216,22 @@ struct WarpSums {
 #pragma unroll
         for (int n = 0; n < kRowTiles; ++n) {
 #pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                float s = score[n][j] + scores.high[n][j];
-                if (p.softcap != 0.0f)
-                    s = p.softcap * tanhf(s * p.scale / p.softcap) * kLog2e;
-                else
-                    s = __fmul_rn(s, scale);
-                if (!all_see) {
+            for (int j = 0; j < 4; ++j)
+                score[n][j] = __fmul_rn(score[n][j] + scores.high[n][j], scale);
+            if (p.softcap != 0.0f) {
+                const float cap = p.softcap * kLog2e, by = 1.0f / cap;
+#pragma unroll
+                for (int j = 0; j < 4; ++j) score[n][j] = cap * tanhf(score[n][j] * by);
+            }
+            if (!all_see) {
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
                     const int position = base + key_token + 2 * (j / 2);
                     const int row = 8 * n + 2 * t + j % 2, row_end = at.seen + row / group;
                     if (position >= row_end || position >= at.stop || position < at.begin ||
                         (p.window && position < row_end - p.window))
-                        s = -INFINITY;
+                        score[n][j] = -INFINITY;
                 }
-                score[n][j] = s;
             }
             float by[2];
 #pragma unroll
@@ -278,13 +281,13 @@ struct Sums {
     float m = kNothing, l = 0.0f;
     float4 y = {0.0f, 0.0f, 0.0f, 0.0f};
 };
-// `to.m` is the largest of all already.
-DEVICE void Add(Sums& to, float m, float l, float4 y) {
-    const float by = Exp2(m - to.m);
+DEVICE void AddWeighed(Sums& to, float by, float l, float4 y) {
     to.l = __fmaf_rn(by, l, to.l);
     to.y.x = __fmaf_rn(by, y.x, to.y.x), to.y.y = __fmaf_rn(by, y.y, to.y.y);
     to.y.z = __fmaf_rn(by, y.z, to.y.z), to.y.w = __fmaf_rn(by, y.w, to.y.w);
 }
+// `to.m` is the largest of all already.
+DEVICE void Add(Sums& to, float m, float l, float4 y) { AddWeighed(to, Exp2(m - to.m), l, y); }
 
 // Shared memory in which the warps show each other eight rows.
 struct Exchange {
@@ -336,7 +339,7 @@ DEVICE Sums AddWarps(const Exchange& shown, int row, int dim) {
 
 // What the sums of a row are multiplied with: its head's sink joins the sum of exponentials.
 DEVICE float Weight(const AttentionParams& p, int head, int row, const Sums& of_row) {
-    const int group = p.num_heads / p.num_kv_heads;
+    const int group = p.group;
     float l = of_row.l;
     if (p.sinks) {
         const float sink = p.sinks[head * group + row % group];
@@ -348,7 +351,7 @@ DEVICE float Weight(const AttentionParams& p, int head, int row, const Sums& of_
 template <int kDim>
 DEVICE void WriteRow(const AttentionParams& p, bf16* out, int head, int row, int dim,
                      const Sums& of_row) {
-    const int group = p.num_heads / p.num_kv_heads;
+    const int group = p.group;
     const float by = Weight(p, head, row, of_row);
     *(uint2*)(out + ((size_t)(row / group) * p.num_heads + row % group) * kDim + dim) =
         make_uint2(Pack(of_row.y.x * by, of_row.y.y * by), Pack(of_row.y.z * by, of_row.y.w * by));

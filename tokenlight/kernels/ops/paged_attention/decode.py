@@ -18,7 +18,7 @@ class Params(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("query_starts", "kv_lens", "block_table", "slots")),
         *((name, ctypes.c_void_p) for name in ("sinks", "partials", "counters")),
         *((name, ctypes.c_int) for name in ("num_requests", "num_heads", "num_kv_heads")),
-        *((name, ctypes.c_int) for name in ("block_shift", "num_blocks", "q_stride")),
+        *((name, ctypes.c_int) for name in ("group", "block_shift", "num_blocks", "q_stride")),
         *((name, ctypes.c_int) for name in ("table_stride", "queries_per_tile", "rows_per_tile")),
         *(("window", ctypes.c_int), ("scale", ctypes.c_float), ("softcap", ctypes.c_float)),
         ("chunks_shift", ctypes.c_int),
@@ -82,7 +82,8 @@ def params(batch: Batch, out_THd: Tensor, tiles: Tiling, chunks_shift: int) -> P
         *(batch.block_table.data_ptr(), batch.slots.data_ptr()),
         None if batch.sinks_H is None else batch.sinks_H.data_ptr(),
         *(None, None, batch.slots.shape[0], num_heads, num_kv_heads),
-        *(block_tokens.bit_length() - 1, num_blocks, batch.q_THd.stride(0)),
+        *(num_heads // num_kv_heads, block_tokens.bit_length() - 1, num_blocks),
+        batch.q_THd.stride(0),
         *(batch.block_table.stride(0), tiles.queries_per_tile, tiles.rows_per_tile),
         *(batch.window, batch.scale, batch.softcap, chunks_shift),
     )
