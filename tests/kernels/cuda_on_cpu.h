@@ -265,8 +265,9 @@ extern "C" int most_at_a_bank() { return std::exchange(on_cpu::most_at_a_bank, 0
 // ---- the language ----
 
 template <typename T>
-T __shfl_sync(u32, T x, int from) {
-    return on_cpu::Among(x, [&](auto told) { return told(from & 31); });
+T __shfl_sync(u32, T x, int from, int width = 32) {
+    const int first = on_cpu::Lane() & -width;
+    return on_cpu::Among(x, [&](auto told) { return told(first + (from & (width - 1))); });
 }
 template <typename T>
 T __shfl_xor_sync(u32, T x, int mask) {
@@ -336,6 +337,7 @@ void SyncSome() {
     on_cpu::Meet(on_cpu::self->block->some[kNumber], kNumThreads);
 }
 inline int TakeTicket(int* count) { return atomicAdd(count, 1); }
+inline int TakeNumber(int* count) { return atomicAdd(count, 1); }
 
 // A barrier's 64 bits: bytes on their way, arrivals awaited, arrivals of a phase, the phase's
 // parity.

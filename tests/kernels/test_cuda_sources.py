@@ -162,7 +162,13 @@ def test_the_attention_is_launched_as_its_source_says() -> None:
     assert said["kMaxRequests"] == paged_attention._MAX_REQUESTS
     assert said["kMostChunks"] == 1 << paged_attention._MAX_CHUNKS_SHIFT
     assert said["kTeam"] == decode.TEAM_WARPS
-    assert 32 * (decode.TEAM_WARPS + 1) + said["kMergers"] == paged_attention._THREADS
+    mergers = re.search(r"kMergers = kRowTiles == 4 \? (\d+) : (\d+);", text)
+    assert mergers is not None
+    others = 32 * (decode.TEAM_WARPS + 1)
+    assert [others + int(n) for n in mergers.groups()] == [
+        paged_attention._THREADS[rows] for rows in (32, 8)
+    ]
+    assert paged_attention._THREADS[16] == paged_attention._THREADS[8]
     assert f"sizeof(Shared) == {paged_attention._STATE_BYTES}" in text
 
 

@@ -10,24 +10,27 @@
 
 constexpr int kStages = 6;                   // of the ring
 constexpr int kConsumers = 32 * kTeam;       // threads that compute
-constexpr int kMergers = 96;                 // that add up a tile's chunks
-constexpr int kThreads = kConsumers + 32 + kMergers;  // and the warp that copies
-constexpr int kAhead = 32;                   // chunks whose sums are on their way: one for each lane
+// That add up a tile's chunks: a ninth warp would leave fewer registers than 32 rows need.
+template <int kRowTiles>
+constexpr int kMergers = kRowTiles == 4 ? 96 : 128;
+template <int kRowTiles>
+constexpr int kThreads = kConsumers + 32 + kMergers<kRowTiles>;  // and the warp that copies
+constexpr int kAhead = 16;                   // chunks whose sums are on their way
 constexpr int kQueued = kStages + 2;         // items that may be known: one is at its end
 constexpr int kMaxRequests = 256;
 constexpr int kMostChunks = 128;
+constexpr int kCopied = kStageTokens / 2;    // tokens that one copy takes at most
 constexpr int kLast = 1, kOutside = 2;  // a stage: its item's last; with a block out of the pool
 
 template <int kDim>
 struct Layout {
-    static constexpr int kRow = 2 * kDim;         // bytes
-    static constexpr int kPiece = 16 * kRow;      // sixteen tokens
-    static constexpr int kKeys = 4 * kPiece + 128;
+    static constexpr int kRow = 2 * kDim;  // bytes
+    static constexpr int kKeys = kStageTokens * kRow + 128;
     static constexpr int kStage = 2 * kKeys;
-    // The pieces of a stage lie shifted against each other, so that lanes that read different
-    // pieces at once read different banks.
-    static DEVICE int Key(int piece) { return piece * kPiece + 64 * (piece >> 1); }
-    static DEVICE int Value(int piece) { return kKeys + piece * (kPiece + 32); }
+    // The halves of a stage lie shifted against each other, so that lanes that read keys of both at
+    // once read different banks; of values, two lanes meet. A copy can take a half.
+    static DEVICE int Key(int token) { return token * kRow + 64 * (token / kCopied); }
+    static DEVICE int Value(int token) { return kKeys + Key(token); }
 };
 
 // A chunk of a head for a tile.
@@ -48,10 +51,9 @@ struct alignas(16) Shared {
     Item items[kQueued], done[2];
     int is_last, num_items;
 };
-static_assert(kMostChunks % kAhead == 0 && kAhead == 32);
+static_assert(kMostChunks % 32 == 0 && 16 % kAhead == 0);
 static_assert(sizeof(Shared) == 7312, "the host asks for as much");
 
-DEVICE void SyncMergers() { SyncSome<2, kMergers>(); }
 DEVICE void SyncConsumers() { SyncSome<1, kConsumers>(); }
 
 // Of a tile, where a request has several: some may not be there.
@@ -132,58 +134,61 @@ DEVICE bool EndChunk(const AttentionParams& p, const Item& at) {
     return is_last;
 }
 
-// A tile's chunks, in their order; one that a query does not see adds zeros. A warp has 64 dimensions
-// of a row at a time: its lanes know what the chunks weigh, and so many sums are on their way.
+// A tile's chunks, in their order; one that a query does not see adds zeros. Some lanes have a row, four
+// dimensions each: each knows what one of its chunks weighs, and the sums of kAhead are on their way.
 template <int kDim, int kNumThreads>
 DEVICE void AddChunks(const AttentionParams& p, const Item& at, int thread) {
-    constexpr int kHalves = kDim / 64;
-    const int group = p.num_heads / p.num_kv_heads;
+    constexpr int kLanes = kDim / 4, kGroups = kMostChunks / kLanes;
     const int partial_floats = (p.rows_per_tile * (kDim + 2) + 3) & ~3;
-    const int num_rows = at.num_queries * group;
+    const int num_rows = at.num_queries * p.group;
     const size_t step = (size_t)at.num_pairs * partial_floats;
     const float* first = p.partials + (size_t)(at.first_item + at.pair) * partial_floats;
     bf16* out = p.out + ((size_t)(at.first_token + at.first_query) * p.num_heads +
-                         (size_t)at.head * group) * kDim;
-    const int lane = thread % 32;
-    for (int part = thread / 32; part < num_rows * kHalves; part += kNumThreads / 32) {
-        const int row = part / kHalves, dim = 64 * (part % kHalves) + 2 * lane;
+                         (size_t)at.head * p.group) * kDim;
+    const int lane = thread % kLanes, dim = 4 * lane;
+#pragma unroll 1
+    for (int part = thread; part / 32 * (32 / kLanes) < num_rows; part += kNumThreads) {
+        const int own_row = part / kLanes, row = min(own_row, num_rows - 1);
+        const float* stats = first + p.rows_per_tile * kDim + 2 * row + lane * step;
         const float* from = first + row * kDim + dim;
-        const float* stats = first + p.rows_per_tile * kDim + 2 * row;
-        float2 known[kMostChunks / 32];
+        float2 known[kGroups];
 #pragma unroll
-        for (int j = 0; j < kMostChunks / 32; ++j) {
-            const int chunk = 32 * j + lane;
+        for (int j = 0; j < kGroups; ++j) {
             known[j] = make_float2(kNothing, 0.0f);
-            if (chunk < at.num_chunks) known[j] = __ldcg((const float2*)(stats + chunk * step));
-        }
-        float2 some[kAhead];
-#pragma unroll
-        for (int i = 0; i < kAhead; ++i) {
-            some[i] = make_float2(0.0f, 0.0f);
-            if (i < at.num_chunks) some[i] = __ldcg((const float2*)(from + i * step));
+            if (kLanes * j + lane < at.num_chunks) known[j] = __ldcg((const float2*)stats);
+            stats += kLanes * step;
         }
         Sums of_row;
-#pragma unroll
-        for (int j = 0; j < kMostChunks / 32; ++j) of_row.m = fmaxf(of_row.m, known[j].x);
-#pragma unroll
-        for (int by = 16; by; by >>= 1)
-            of_row.m = fmaxf(of_row.m, __shfl_xor_sync(FULL_WARP, of_row.m, by));
+#pragma unroll 1
         for (int base = 0; base < at.num_chunks; base += kAhead) {
+            float4 some[kAhead];
+#pragma unroll
+            for (int i = 0; i < kAhead; ++i, from += step) {
+                some[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (base + i < at.num_chunks) some[i] = __ldcg((const float4*)from);
+            }
+            if (base == 0) {
+#pragma unroll
+                for (int j = 0; j < kGroups; ++j) of_row.m = fmaxf(of_row.m, known[j].x);
+#pragma unroll
+                for (int by = kLanes / 2; by; by >>= 1)
+                    of_row.m = fmaxf(of_row.m, __shfl_xor_sync(FULL_WARP, of_row.m, by));
+#pragma unroll
+                for (int j = 0; j < kGroups; ++j) known[j].x = Exp2(known[j].x - of_row.m);
+            }
+            const int in_group = base % kLanes;
 #pragma unroll
             for (int i = 0; i < kAhead; ++i) {
-                const float m = __shfl_sync(FULL_WARP, known[0].x, i);
-                const float l = __shfl_sync(FULL_WARP, known[0].y, i);
-                if (base + i < at.num_chunks)
-                    Add(of_row, m, l, make_float4(some[i].x, some[i].y, 0.0f, 0.0f));
-                const int next = base + kAhead + i;
-                if (next < at.num_chunks) some[i] = __ldcg((const float2*)(from + next * step));
+                const float by = __shfl_sync(FULL_WARP, known[0].x, in_group + i, kLanes);
+                const float l = __shfl_sync(FULL_WARP, known[0].y, in_group + i, kLanes);
+                if (base + i < at.num_chunks) AddWeighed(of_row, by, l, some[i]);
             }
+            if (in_group + kAhead == kLanes) {
 #pragma unroll
-            for (int j = 1; j < kMostChunks / 32; ++j) known[j - 1] = known[j];
+                for (int j = 1; j < kGroups; ++j) known[j - 1] = known[j];
+            }
         }
-        const float by = Weight(p, at.head, row, of_row);
-        *(u32*)(out + ((size_t)(row / group) * p.num_heads + row % group) * kDim + dim) =
-            Pack(of_row.y.x * by, of_row.y.y * by);
+        if (own_row < num_rows) WriteRow<kDim>(p, out, at.head, row, dim, of_row);
     }
 }
 
@@ -195,48 +200,57 @@ DEVICE void Produce(const AttentionParams& p, Shared& shared, unsigned char* rin
     const int num_items = shared.num_items;
     const int lane = threadIdx.x % 32;
     const bool takes_turns = num_items > (int)gridDim.x;
-    const bf16* cache = lane < 4 ? p.k : p.v;
-    const int piece = lane & 3, place = lane < 4 ? L::Key(piece) : L::Value(piece);
+    // A copy takes what lies in one block of the cache; some lanes copy keys and as many values.
+    const int shift = min(p.block_shift, 5), size = 1 << shift;
+    static_assert(kCopied == 1 << 5);
+    const int num_copies = kStageTokens >> shift, ahead = 32 / num_copies;
+    const bool has_keys = lane < num_copies;
+    const bf16* cache = has_keys ? p.k : p.v;
+    const int piece = lane & (num_copies - 1);
+    const int place = has_keys ? L::Key(piece << shift) : L::Value(piece << shift);
     u32 turn = 0;
-    int taken = 0, next = -1;
+    int taken = 0;
     bool has_waited = false;
     auto wait = [&] {
         if (!has_waited) WaitForInputs();
         has_waited = true;
     };
-    auto take_next = [&] {
-        if (next >= 0) return;
-        next = num_items;
-        if (takes_turns && lane == 0) next = gridDim.x + atomicAdd(&p.counters[0], 1);
+    // Lane i knows the block of the i-th copy of so many stages.
+    auto find = [&](const Item& at, int stage) {
+        const int position = at.start + kStageTokens * stage + (lane << shift);
+        return position < at.stop && position + size > at.begin
+                   ? p.block_table[(size_t)at.slot * p.table_stride + (position >> p.block_shift)]
+                   : 0;
     };
-    for (int item = blockIdx.x; item < num_items;) {
-        next = -1;
-        if (has_waited) take_next();
+    int ticket = 0;
+    bool has_ticket = false;
+    // Nothing is done with a ticket before the next item is looked up: the warp would wait for it.
+    auto take_ticket = [&] {
+        if (takes_turns && !has_ticket && lane == 0) ticket = TakeNumber(&p.counters[0]);
+        has_ticket = true;
+    };
+    int item = blockIdx.x;
+    while (item < num_items) {
         const Item at = FindItem(p, shared, item);
-        if (at.stop > at.begin) {
-            if (lane == 0) shared.items[taken % kQueued] = at;
-            ++taken;
-        }
-        const int* table = p.block_table + (size_t)at.slot * p.table_stride;
+        const bool is_there = at.stop > at.begin;
         const int first = (at.begin - at.start) / kStageTokens;
-        const int last = (at.stop - at.start + kStageTokens - 1) / kStageTokens;
-        // Lane i knows the block of the i-th sixteen tokens of eight stages.
-        auto find = [&](int stage) {
-            const int position = at.start + kStageTokens * stage + 16 * lane;
-            return position < at.stop && position + 16 > at.begin ? table[position >> p.block_shift]
-                                                                  : 0;
-        };
-        int blocks = 0, later = at.stop > at.begin ? find(first) : 0;
-        for (int s = first; s < last && at.stop > at.begin; ++s, ++turn) {
-            if (((s - first) & 7) == 0) {
+        const int last = is_there ? DivideUp(at.stop - at.start, kStageTokens) : first;
+        int blocks = 0, later = is_there ? find(at, first) : 0;
+        has_ticket = false;
+        if (has_waited) take_ticket();
+        if (is_there && lane == 0) shared.items[taken % kQueued] = at;
+        taken += is_there;
+        for (int s = first; s < last; ++s, ++turn) {
+            if (((s - first) & (ahead - 1)) == 0) {
                 blocks = later;
-                later = find(s + 8);
+                later = find(at, s + ahead);
             }
             const int stage = turn % kStages;
-            int block = __shfl_sync(FULL_WARP, blocks, 4 * ((s - first) & 7) + piece);
-            const int position = at.start + kStageTokens * s + 16 * piece;
-            const bool copies = position < at.stop && position + 16 > at.begin;
-            const u32 copied = __ballot_sync(FULL_WARP, copies) & 15;
+            int block = __shfl_sync(FULL_WARP, blocks,
+                                    num_copies * ((s - first) & (ahead - 1)) + piece);
+            const int position = at.start + kStageTokens * s + (piece << shift);
+            const bool copies = position < at.stop && position + size > at.begin;
+            const u32 copied = __ballot_sync(FULL_WARP, copies && has_keys);
             const bool is_outside = block < 0 || block >= p.num_blocks;
             const int flags = (s == last - 1 ? kLast : 0) |
                               (__any_sync(FULL_WARP, copies && is_outside) ? kOutside : 0);
@@ -245,25 +259,25 @@ DEVICE void Produce(const AttentionParams& p, Shared& shared, unsigned char* rin
             if (!has_waited &&
                 (turn >= kStages || at.start + kStageTokens * (s + 1) > at.num_old)) {
                 wait();
-                take_next();
+                take_ticket();
             }
             if (turn >= kStages) WaitBarrier(&shared.empty[stage], (turn / kStages - 1) & 1);
             if (lane == 0) {
                 shared.info[stage] = make_int4(taken - 1, s, flags, 0);
-                ArriveAndExpect(&shared.full[stage], __popc(copied) * 2 * L::kPiece);
+                ArriveAndExpect(&shared.full[stage], __popc(copied) * 2 * size * L::kRow);
             }
             __syncwarp();
-            if (lane < 8 && copies) {
+            if (lane < 2 * num_copies && copies) {
                 const int in_block = position & ((1 << p.block_shift) - 1);
                 const size_t of_head = (size_t)block * p.num_kv_heads + at.head;
                 const size_t from = ((of_head << p.block_shift) + in_block) * kDim;
-                CopyBulkOnce(ring + (size_t)stage * L::kStage + place, cache + from, L::kPiece,
+                CopyBulkOnce(ring + (size_t)stage * L::kStage + place, cache + from, size * L::kRow,
                              &shared.full[stage]);
             }
         }
         wait();
-        take_next();
-        item = __shfl_sync(FULL_WARP, next, 0);
+        take_ticket();
+        item = takes_turns ? gridDim.x + __shfl_sync(FULL_WARP, ticket, 0) : num_items;
     }
     wait();
     const int stage = turn % kStages;
@@ -283,12 +297,12 @@ DEVICE void Consume(const AttentionParams& p, Shared& shared, float* exchange,
     constexpr int kChunks = kDim / 32;  // of 32 dimensions: two products each
     constexpr int kHalves = kDim / 64;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    const int group = p.num_heads / p.num_kv_heads;
+    const int group = p.group;
     const int partial_floats = (p.rows_per_tile * (kDim + 2) + 3) & ~3;
     const Slots slots = FindSlots(warp, g, t);
-    const int key_place = L::Key(slots.key_piece) + slots.key_row * L::kRow + 16 * t;
-    const int even_place = L::Value(slots.even_piece) + slots.row * L::kRow + 16 * g;
-    const int odd_place = L::Value(slots.odd_piece) + (slots.row + 1) * L::kRow + 16 * g;
+    const int key_place = L::Key(16 * slots.key_piece) + slots.key_row * L::kRow + 16 * t;
+    const int even_place = L::Value(16 * slots.even_piece) + slots.row * L::kRow + 16 * g;
+    const int odd_place = L::Value(16 * slots.odd_piece) + (slots.row + 1) * L::kRow + 16 * g;
     const Exchange shown = {exchange, shared.stats, KeptRows(p)};
 
     Queries<kDim, kRowTiles> queries;
@@ -427,22 +441,22 @@ DEVICE void Consume(const AttentionParams& p, Shared& shared, float* exchange,
     }
 }
 
-template <int kDim>
+template <int kDim, int kNumThreads>
 DEVICE void Merge(const AttentionParams& p, Shared& shared) {
-    const int thread = threadIdx.x - (kThreads - kMergers);
+    const int thread = threadIdx.x - (kConsumers + 32);
     WaitForInputs();
     for (u32 turn = 0;; ++turn) {
         const int slot = turn & 1;
         WaitBarrier(&shared.ended[slot], (turn >> 1) & 1);
         const Item at = shared.done[slot];
         if (at.num_chunks == 0) return;
-        SyncMergers();
+        SyncSome<2, kNumThreads>();
         if (thread == 0) {
             Arrive(&shared.merged[slot]);
             shared.is_last = EndChunk(p, at);
         }
-        SyncMergers();
-        if (shared.is_last) AddChunks<kDim, kMergers>(p, at, thread);
+        SyncSome<2, kNumThreads>();
+        if (shared.is_last) AddChunks<kDim, kNumThreads>(p, at, thread);
     }
 }
 
@@ -473,13 +487,13 @@ DEVICE void Attend(const AttentionParams& p) {
     if (threadIdx.x / 32 == kTeam)
         Produce<kDim>(p, shared, ring);
     else if (threadIdx.x / 32 > kTeam)
-        Merge<kDim>(p, shared);
+        Merge<kDim, kMergers<kRowTiles>>(p, shared);
     else
         Consume<kDim, kRowTiles>(p, shared, exchange, ring, queries);
 }
 
 #define ATTEND(name, dim, row_tiles)                                                  \
-    extern "C" __global__ void __launch_bounds__(kThreads, 1)                         \
+    extern "C" __global__ void __launch_bounds__(kThreads<row_tiles>, 1)              \
         name(const __grid_constant__ AttentionParams p) {                             \
         Attend<dim, row_tiles>(p);                                                    \
     }

@@ -22,7 +22,8 @@ from tokenlight.kernels.ops.paged_attention.decode import (
 )
 
 _SOURCE = Source(Path(__file__).with_name("cuda.cu"))
-_THREADS = 128 + 32 + 96
+_THREADS = {8: 288, 16: 288, 32: 256}
+"""By rows of a tile."""
 _MAX_REQUESTS = 256
 _MAX_QUERIES = 8
 _MAX_PARTIALS_BYTES = 256 << 20
@@ -98,7 +99,7 @@ def _launch(out_THd: Tensor, batch: Batch, tiles: Tiling, shift: int) -> None:
         per_launch = max(1, min(fitting, _MAX_REQUESTS))
     kernel = _SOURCE.kernel(
         f"attend_{head_dim}_{tiles.rows}",
-        threads=_THREADS,
+        threads=_THREADS[tiles.rows],
         shared_bytes=_shared_bytes(head_dim, tiles.rows, tiles.rows_per_tile),
     )
     for first in range(0, num_requests, per_launch):
