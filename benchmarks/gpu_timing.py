@@ -53,6 +53,7 @@ def time_in_turn(
 def _capture(calls: Sequence[Callable[[], object]]) -> tuple[torch.cuda.CUDAGraph, list[object]]:
     """All calls in one graph, and what they gave: its memory."""
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())  # what the calls read may just be filled
     with torch.cuda.stream(stream):
         for call in calls[:2]:
             call()
