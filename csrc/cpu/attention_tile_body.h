@@ -228,9 +228,11 @@ template <class T, int R, int C>
 template <class T, int R>
 inline void AddValueRows(const float* weights, const T* const* rows, int count, std::int64_t padded,
                          float* sums) {
+    constexpr int kMost = kMaxTileRows / R;  // sums of each row that the registers hold
+    constexpr int kColumns = kMost < 4 ? kMost : 4;
     int i = 0;
-    for (; padded - i >= 4 * kLanes; i += 4 * kLanes) {
-        AddValues<T, R, 4>(weights, rows, i, count, padded, sums);
+    for (; padded - i >= kColumns * kLanes; i += kColumns * kLanes) {
+        AddValues<T, R, kColumns>(weights, rows, i, count, padded, sums);
     }
     for (; padded - i >= kLanes; i += kLanes) {
         AddValues<T, R, 1>(weights, rows, i, count, padded, sums);

@@ -3,8 +3,9 @@
 // pass; each output has the whole sums and the order of float additions of TileTimesRows. See
 // linear_quantized_body.h.
 
-// Rows whose sums the registers hold for the columns of a panel.
-constexpr int kPanelRows = kMaxTileRows >= 16 ? 5 : 2;
+// Rows whose sums the registers hold, and for how many tiles of a panel at a time.
+constexpr int kPanelRows = kMaxTileRows >= 16 ? 5 : 4;
+constexpr int kTilesAtOnce = kMaxTileRows >= 16 ? kPanelTiles : 1;
 // How many blocks ahead activations are asked for: a panel fills the first-level cache before the
 // rows after these would come to theirs.
 constexpr int kPanelAhead = 4;
@@ -113,9 +114,10 @@ inline void UnpackPanel(const std::uint8_t* tile, int first_block, int num_block
     }
 }
 
-// Adds the products of R rows, `stride` blocks apart, with C tiles of the panel to y.
+// Adds the products of R rows, `stride` blocks apart, with C tiles of the panel, from the
+// `tile`-th, to y.
 template <class F, class Sums, int R, int C>
-inline void PanelTimesRows(const typename Sums::Panel* panel, const typename Sums::X* x,
+inline void PanelTimesRows(const typename Sums::Panel* panel, int tile, const typename Sums::X* x,
                            std::int64_t stride, int num_blocks, Vec out[C][R]) {
     constexpr int kHalfGroups = Sums::kGroups / F::kHalves;
     Vec y[C][R];  // no bytes may alias it
@@ -128,7 +130,7 @@ inline void PanelTimesRows(const typename Sums::Panel* panel, const typename Sum
             IVec sum[R][C];
             for (int r = 0; r < R; ++r) {
                 for (int c = 0; c < C; ++c) {
-                    sum[r][c] = Sums::Start(panel->cross[half][c], x[r * stride], half);
+                    sum[r][c] = Sums::Start(panel->cross[half][tile + c], x[r * stride], half);
                 }
             }
 #pragma GCC unroll 8
@@ -136,8 +138,8 @@ inline void PanelTimesRows(const typename Sums::Panel* panel, const typename Sum
                 const int g = half * kHalfGroups + i;
                 typename Sums::Weights first[C], second[C];
                 for (int c = 0; c < C; ++c) {
-                    first[c] = Sums::Load(panel->weights[c][2 * g]);
-                    second[c] = Sums::Load(panel->weights[c][2 * g + 1]);
+                    first[c] = Sums::Load(panel->weights[tile + c][2 * g]);
+                    second[c] = Sums::Load(panel->weights[tile + c][2 * g + 1]);
                 }
                 for (int r = 0; r < R; ++r) {
                     for (int c = 0; c < C; ++c) {
@@ -146,13 +148,13 @@ inline void PanelTimesRows(const typename Sums::Panel* panel, const typename Sum
                 }
             }
             for (int c = 0; c < C; ++c) {
-                const Vec step = Load(panel->step[half][c]);
+                const Vec step = Load(panel->step[half][tile + c]);
                 for (int r = 0; r < R; ++r) {
                     const Vec x_step = Set(x[r * stride].step);
                     y[c][r] = Fma(Mul(ToFloats(sum[r][c]), step), x_step, y[c][r]);
                 }
                 if constexpr (F::kHasMinimum) {
-                    const Vec minimum = Load(panel->minimum[half][c]);
+                    const Vec minimum = Load(panel->minimum[half][tile + c]);
                     for (int r = 0; r < R; ++r) {
                         y[c][r] = Fma(minimum, Set(x[r * stride].step_sum[half]), y[c][r]);
                     }
@@ -202,8 +204,12 @@ inline void PanelPiece(const PanelPass<Sums>& pass, std::int64_t row) {
             for (int r = 0; r < R; ++r) y[c][r] = Zero();
         }
     }
-    PanelTimesRows<F, Sums, R, C>(pass.panel, pass.x + row * pass.Stride() + pass.first_block,
-                                  pass.Stride(), pass.num_blocks, y);
+    constexpr int kTogether = C < kTilesAtOnce ? C : kTilesAtOnce;
+    for (int c = 0; c < C; c += kTogether) {
+        PanelTimesRows<F, Sums, R, kTogether>(pass.panel, c,
+                                              pass.x + row * pass.Stride() + pass.first_block,
+                                              pass.Stride(), pass.num_blocks, y + c);
+    }
     const bool is_last = pass.first_block + pass.num_blocks == pass.Stride();
     if (pass.args.bias != nullptr && is_last) {
         for (int c = 0; c < C; ++c) {

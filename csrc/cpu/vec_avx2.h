@@ -234,6 +234,14 @@ inline Vec FromHalvedExponents(const std::uint8_t* p) {
     return Load(lanes);
 }
 
+// A sum that is made where it stands: left to itself, g++ makes all products of a loop before it
+// adds any, and keeps them on the stack.
+inline __m256i AddNow(__m256i sum, __m256i product) {
+    sum = _mm256_add_epi32(sum, product);
+    asm("" : "+x"(sum));
+    return sum;
+}
+
 inline __m256i DotSmall(__m256i sum, __m256i weights, __m256i x) {
     const __m256i pairs = _mm256_maddubs_epi16(weights, x);
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
@@ -316,8 +324,8 @@ inline IVec DotPairs(IVec sum, Pairs weights, const std::int16_t* x) {
     std::int32_t two;
     std::memcpy(&two, x, sizeof(two));
     const __m256i both = _mm256_set1_epi32(two);
-    return {_mm256_add_epi32(sum.low, _mm256_madd_epi16(weights.low, both)),
-            _mm256_add_epi32(sum.high, _mm256_madd_epi16(weights.high, both))};
+    return {AddNow(sum.low, _mm256_madd_epi16(weights.low, both)),
+            AddNow(sum.high, _mm256_madd_epi16(weights.high, both))};
 }
 // Additions would cost what the products save.
 constexpr bool kMayCross = false;
