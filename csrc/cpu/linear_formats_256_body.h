@@ -24,6 +24,7 @@ struct Block256 {
 // Steps are scale * 6 bits, minimums are -scale * 6 bits.
 struct Q4K : Block256 {
     static constexpr WeightFormat kFormat = WeightFormat::kQ4K;
+    static constexpr int kBits = 4;
     static constexpr int kByteCenter = 8;
     static constexpr int kHalves = 1;
     static constexpr bool kHasMinimum = true;
@@ -51,6 +52,7 @@ struct Q4K : Block256 {
 
 struct Q5K : Q4K {
     static constexpr WeightFormat kFormat = WeightFormat::kQ5K;
+    static constexpr int kBits = 5;
     static constexpr int kByteCenter = 16;
     static void Unpack(const std::uint8_t* tile, int block, Bytes w[kVectors]) {
         Nibbles(tile + 52 * kTileRows, block, w);
@@ -62,6 +64,7 @@ struct Q5K : Q4K {
 
 struct Q6K : Block256 {
     static constexpr WeightFormat kFormat = WeightFormat::kQ6K;
+    static constexpr int kBits = 6;
     static constexpr int kByteCenter = 32;
     static constexpr int kHalves = 2;
     static constexpr bool kHasMinimum = false;
@@ -82,6 +85,7 @@ struct Q6K : Block256 {
 
 struct Q3K : Block256 {
     static constexpr WeightFormat kFormat = WeightFormat::kQ3K;
+    static constexpr int kBits = 3;
     static constexpr int kHalves = 2;
     static constexpr bool kHasMinimum = false;
     static constexpr int kWeightBias = 4;
@@ -99,6 +103,7 @@ struct Q3K : Block256 {
 // A byte holds a half's step in its low nibble and its minimum in the high one.
 struct Q2K : Block256 {
     static constexpr WeightFormat kFormat = WeightFormat::kQ2K;
+    static constexpr int kBits = 2;
     static constexpr int kHalves = 2;
     static constexpr bool kHasMinimum = true;
     static constexpr int kWeightBias = 0;

@@ -34,6 +34,7 @@ struct Block32 {
 
 struct Q4_0 : Block32 {
     static constexpr WeightFormat kFormat = WeightFormat::kQ4_0;
+    static constexpr int kBits = 4;
     static constexpr bool kHasMinimum = false;
     static constexpr int kWeightBias = 8;
     static void Unpack(const std::uint8_t* tile, int, Bytes w[kVectors]) {
@@ -43,6 +44,7 @@ struct Q4_0 : Block32 {
 
 struct Q4_1 : Block32 {
     static constexpr WeightFormat kFormat = WeightFormat::kQ4_1;
+    static constexpr int kBits = 4;
     static constexpr bool kHasMinimum = true;
     static constexpr int kWeightBias = 0;
     static void Unpack(const std::uint8_t* tile, int, Bytes w[kVectors]) {
@@ -52,6 +54,7 @@ struct Q4_1 : Block32 {
 
 struct Q5_0 : Block32 {
     static constexpr WeightFormat kFormat = WeightFormat::kQ5_0;
+    static constexpr int kBits = 5;
     static constexpr bool kHasMinimum = false;
     static constexpr int kWeightBias = 16;
     static void Unpack(const std::uint8_t* tile, int, Bytes w[kVectors]) {
@@ -62,6 +65,7 @@ struct Q5_0 : Block32 {
 
 struct Q5_1 : Block32 {
     static constexpr WeightFormat kFormat = WeightFormat::kQ5_1;
+    static constexpr int kBits = 5;
     static constexpr bool kHasMinimum = true;
     static constexpr int kWeightBias = 0;
     static void Unpack(const std::uint8_t* tile, int, Bytes w[kVectors]) {
@@ -72,6 +76,7 @@ struct Q5_1 : Block32 {
 
 struct Q8_0 : Block32 {
     static constexpr WeightFormat kFormat = WeightFormat::kQ8_0;
+    static constexpr int kBits = 8;
     static constexpr int kByteCenter = 0;
     static constexpr bool kHasMinimum = false;
     static constexpr int kWeightBias = 128;
@@ -95,6 +100,7 @@ struct Iq4Nl : Q8_0 {
 
 struct Mxfp4 : Block32 {
     static constexpr WeightFormat kFormat = WeightFormat::kMxfp4;
+    static constexpr int kBits = 5;
     static constexpr bool kHasMinimum = false;
     static constexpr int kWeightBias = 12;
     static Vec Step(const std::uint8_t* tile, int, int) { return FromHalvedExponents(tile); }

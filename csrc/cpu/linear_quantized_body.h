@@ -13,15 +13,29 @@ constexpr int kPrefetchBytes = 4096;
 template <class F>
 constexpr int kHalfVectors = kVectors / F::kHalves;
 
+// Of these, as many as 16 bits hold the sum of a pair's products with bytes: two of each register's
+// four, with weights of at most 2^F::kBits - 1.
+template <class F>
+constexpr int kShortVectors = F::kBits <= 4   ? kHalfVectors<F>
+                              : F::kBits == 5 ? 4
+                                              : 1;
+
 // The sum of a half's products with weights w.
 template <class F>
 inline IVec SumOfHalf(const XBlock& x, int half, const Bytes w[kVectors]) {
     IVec high = ISet(0);
     IVec low = F::Start(x.start[half]);
     const int first = half * kHalfVectors<F>;
-    for (int v = first; v < first + kHalfVectors<F>; ++v) {
-        high = F::Dot(high, w[v], x.high + 4 * v);
-        low = F::Dot(low, w[v], x.low + 4 * v);
+    if constexpr (kAddsShorts && kShortVectors<F> > 1) {
+        for (int v = first; v < first + kHalfVectors<F>; v += kShortVectors<F>) {
+            high = DotShorts<kShortVectors<F>>(high, w + v, x.high + 4 * v);
+            low = DotShorts<kShortVectors<F>>(low, w + v, x.low + 4 * v);
+        }
+    } else {
+        for (int v = first; v < first + kHalfVectors<F>; ++v) {
+            high = F::Dot(high, w[v], x.high + 4 * v);
+            low = F::Dot(low, w[v], x.low + 4 * v);
+        }
     }
     return Join(high, low);
 }

@@ -234,10 +234,15 @@ inline Vec FromHalvedExponents(const std::uint8_t* p) {
     return Load(lanes);
 }
 
-// A sum that is made where it stands: left to itself, g++ makes all products of a loop before it
+// Sums that are made where they stand: left to itself, g++ makes all products of a loop before it
 // adds any, and keeps them on the stack.
 inline __m256i AddNow(__m256i sum, __m256i product) {
     sum = _mm256_add_epi32(sum, product);
+    asm("" : "+x"(sum));
+    return sum;
+}
+inline __m256i AddNow16(__m256i sum, __m256i product) {
+    sum = _mm256_add_epi16(sum, product);
     asm("" : "+x"(sum));
     return sum;
 }
@@ -256,6 +261,21 @@ inline __m256i Broadcast4(const std::int8_t* x) {
 inline IVec DotSmall(IVec sum, Bytes weights, const std::int8_t* x) {
     const __m256i four = Broadcast4(x);
     return {DotSmall(sum.low, weights.low, four), DotSmall(sum.high, weights.high, four)};
+}
+// DotSmall of N registers of weights and 4 N activations of at most 127, whose pairs of products
+// add up within 16 bits.
+constexpr bool kAddsShorts = true;
+template <int N>
+inline IVec DotShorts(IVec sum, const Bytes* weights, const std::int8_t* x) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i low = _mm256_setzero_si256(), high = low;
+    for (int i = 0; i < N; ++i) {
+        const __m256i four = Broadcast4(x + 4 * i);
+        low = AddNow16(low, _mm256_maddubs_epi16(weights[i].low, four));
+        high = AddNow16(high, _mm256_maddubs_epi16(weights[i].high, four));
+    }
+    return {_mm256_add_epi32(sum.low, _mm256_madd_epi16(low, ones)),
+            _mm256_add_epi32(sum.high, _mm256_madd_epi16(high, ones))};
 }
 inline __m256i DotBiased(__m256i sum, __m256i weights, __m256i x) {
     // |w| and x with w's sign: pairs of products fit 16 bits then.

@@ -177,6 +177,7 @@ inline IVec DotSmall(IVec sum, Bytes weights, const std::int8_t* x) {
     std::memcpy(&four, x, sizeof(four));
     return {_mm512_dpbusd_epi32(sum.v, weights.v, _mm512_set1_epi32(four))};
 }
+constexpr bool kAddsShorts = false;  // as vec_avx2.h does
 // The same for bytes that hold weight + 128. `BiasedStart` is where the sum begins, given -128
 // times the sum of the activations.
 inline IVec DotBiased(IVec sum, Bytes weights, const std::int8_t* x) {

@@ -184,6 +184,7 @@ inline IVec DotSmall(IVec sum, const Bytes& weights, const std::int8_t* x) {
     }
     return sum;
 }
+constexpr bool kAddsShorts = false;  // as vec_avx2.h does
 // The same for bytes that hold weight + 128. `BiasedStart` is where the sum begins, given -128
 // times the sum of the activations.
 inline IVec DotBiased(IVec sum, const Bytes& weights, const std::int8_t* x) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "cpu/activation.h"
 #include "cpu/embedding.h"
 #include "cpu/half.h"
@@ -129,11 +131,16 @@ void TestGated(WeightFormat format, std::int64_t num_rows, std::int64_t half, st
 }
 
 // The bits of a row among many and alone, whichever way sums for many are made. Rows of the largest
-// whole numbers, of either sign and of both, have sums that wrap on the way.
+// whole numbers, of either sign and of both, have sums that wrap on the way; the first block of 16
+// columns has the largest weights as well.
 void TestRowAmongMany(WeightFormat format, std::int64_t k) {
     constexpr std::int64_t kNumRows = 17, kN = 33;
     std::vector<std::uint8_t> weight(static_cast<std::size_t>(kN * RowBytes(format, k)));
     Fill(format, weight, kN, k);
+    const BlockLayout layout = LayoutOf(format);
+    const std::uint8_t largest = format == WeightFormat::kMxfp4 ? 0x77 : 0xFF;
+    std::fill(weight.begin() + kTileRows * layout.sections[0].Bytes(),
+              weight.begin() + kTileRows * layout.Bytes(), largest);
     std::vector<float> x = RandomFloats(static_cast<std::size_t>(kNumRows * k), 5);
     for (std::int64_t i = 0; i < 5 * k; ++i) {
         const std::int64_t row = i / k;
