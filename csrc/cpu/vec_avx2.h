@@ -299,20 +299,38 @@ inline Vec BiasedLanes(Bytes x) {
             _mm256_castsi256_ps(_mm256_xor_si256(x.high, bias))};
 }
 
+inline IVec RoundToInts(const float* x, float inverse) {
+    const Vec scaled = Mul(Load(x), Set(inverse));
+    return {_mm256_cvtps_epi32(scaled.low), _mm256_cvtps_epi32(scaled.high)};
+}
+inline std::int32_t SumOf(IVec a) {
+    const __m256i eight = _mm256_add_epi32(a.low, a.high);
+    const __m128i four =
+        _mm_add_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4E));
+    return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xB1)));
+}
+inline __m256i ToShorts(IVec a) {
+    return _mm256_permute4x64_epi64(_mm256_packs_epi32(a.low, a.high), 0xD8);
+}
+inline void StoreAsBytes(std::int8_t* p, IVec a) {
+    const __m256i shorts = ToShorts(a);
+    const __m128i bytes =
+        _mm_packs_epi16(_mm256_castsi256_si128(shorts), _mm256_extracti128_si256(shorts, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+}
+
 // Rounds 16 floats times `inverse` (nearest, ties to even) to 128 * high + low; returns their sum.
 inline std::int32_t RoundToInt15(const float* x, float inverse, std::int8_t* high,
                                  std::int8_t* low) {
-    const Vec scaled = Mul(Load(x), Set(inverse));
-    std::int32_t q[kLanes];
-    Store(q, IVec{_mm256_cvtps_epi32(scaled.low), _mm256_cvtps_epi32(scaled.high)});
-    std::int32_t sum = 0;
-    for (int i = 0; i < kLanes; ++i) {
-        const std::int32_t h = (q[i] + 64) >> 7;
-        high[i] = static_cast<std::int8_t>(h);
-        low[i] = static_cast<std::int8_t>(q[i] - h * 128);
-        sum += q[i];
-    }
-    return sum;
+    const IVec q = RoundToInts(x, inverse);
+    const __m256i half = _mm256_set1_epi32(64);
+    const IVec h{_mm256_srai_epi32(_mm256_add_epi32(q.low, half), 7),
+                 _mm256_srai_epi32(_mm256_add_epi32(q.high, half), 7)};
+    StoreAsBytes(high, h);
+    StoreAsBytes(low, {_mm256_sub_epi32(q.low, _mm256_slli_epi32(h.low, 7)),
+                       _mm256_sub_epi32(q.high, _mm256_slli_epi32(h.high, 7))});
+    return SumOf(q);
 }
 // 32 whole numbers of 16 bits: two of each of sixteen lanes.
 struct Pairs {
@@ -356,29 +374,25 @@ inline bool AllLess(Vec a, Vec b) {
                                       _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ));
     return _mm256_movemask_ps(less) == 0xFF;
 }
-// Rounds 32 floats as RoundToInt15 does: out[place(i)] for the i-th of each half of 16, whose sum
-// it also finds.
-template <class T, class F>
-inline void RoundHalves(const float* x, float inverse, T* out, std::int32_t sums[2], F place) {
-    for (int half = 0; half < 2; ++half, x += kLanes, out += kLanes) {
-        const Vec scaled = Mul(Load(x), Set(inverse));
-        std::int32_t q[kLanes];
-        Store(q, IVec{_mm256_cvtps_epi32(scaled.low), _mm256_cvtps_epi32(scaled.high)});
-        sums[half] = 0;
-        for (int i = 0; i < kLanes; ++i) {
-            out[place(i)] = static_cast<T>(q[i]);
-            sums[half] += q[i];
-        }
-    }
-}
-// To whole numbers kept in the order of EvenBytes, then OddBytes, of each four.
+// Rounds 32 floats as RoundToInt15 does, to whole numbers kept in the order of EvenBytes, then
+// OddBytes, of each four. Also the sum of each half of 16.
 inline void RoundToPairs(const float* x, float inverse, std::int16_t* out, std::int32_t sums[2],
                          std::uint32_t*) {
-    RoundHalves(x, inverse, out, sums, [](int i) { return i / 4 * 4 + i % 2 * 2 + i / 2 % 2; });
+    for (int half = 0; half < 2; ++half) {
+        const IVec q = RoundToInts(x + half * kLanes, inverse);
+        const IVec turned{_mm256_shuffle_epi32(q.low, 0xD8), _mm256_shuffle_epi32(q.high, 0xD8)};
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + half * kLanes), ToShorts(turned));
+        sums[half] = SumOf(q);
+    }
 }
+// Rounds 32 floats likewise to bytes.
 inline void RoundToBytes(const float* x, float inverse, int, std::int8_t* out, std::int32_t sums[2],
                          std::int32_t*) {
-    RoundHalves(x, inverse, out, sums, [](int i) { return i; });
+    for (int half = 0; half < 2; ++half) {
+        const IVec q = RoundToInts(x + half * kLanes, inverse);
+        StoreAsBytes(out + half * kLanes, q);
+        sums[half] = SumOf(q);
+    }
 }
 // 128 * high + low.
 inline IVec Join(IVec high, IVec low) {
