@@ -202,3 +202,10 @@ def test_pickles_are_refused(folder: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(UnsupportedCheckpoint, match="can run code"):
         open_checkpoint(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_file_of_a_folder_is_told_of_its_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"{}")
+    with pytest.raises(UnsupportedCheckpoint, match=f"give the folder, {tmp_path}"):
+        open_checkpoint(tmp_path / name)

@@ -4,10 +4,12 @@
 from dataclasses import replace
 from pathlib import Path
 
-from tokenlight.base.errors import CheckpointNotFound
+from tokenlight.base.errors import CheckpointNotFound, UnsupportedCheckpoint
 from tokenlight.checkpoint.checkpoint import Checkpoint, TokenizerSource
 from tokenlight.checkpoint.gguf.file import open_gguf
 from tokenlight.checkpoint.huggingface.folder import folder_tokenizer, open_folder
+
+_OF_FOLDERS = {".safetensors", ".json"}
 
 
 def open_checkpoint(
@@ -31,6 +33,11 @@ def open_checkpoint(
         return replace(own, tokenizer=_open_tokenizer(Path(tokenizer)))
     if path.is_dir():
         return open_folder(path, has_weights=has_weights)
+    if path.is_file() and path.suffix in _OF_FOLDERS:
+        raise UnsupportedCheckpoint(
+            f"{path}: one file of a folder with config.json and safetensors; give the folder, "
+            f"{path.absolute().parent}"
+        )
     if path.is_file():
         return open_gguf(path)
     state = "is neither a file nor a folder" if path.exists() else "there is no such file or folder"
