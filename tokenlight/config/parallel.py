@@ -19,7 +19,7 @@ class ParallelConfig:
     dp: int = field(default=1, metadata=flag("--data-parallel-size"))
     """Groups of ranks that have different tokens in attention, and share the other layers.
 
-    Each has up to --max-num-seqs requests, and KV of its own.
+    Each has as many requests as one engine may have, and KV of its own.
     """
 
     attn_tp: int | None = field(default=None, metadata=flag("--attn-tp-size"))
