@@ -15,10 +15,11 @@ CASE = os.environ.get("TOKENLIGHT_CASE", "")
 
 
 def mend() -> None:
-    """Let the interpreter round to bfloat16, and multiply it, as devices do.
+    """Let the interpreter round to bfloat16, and multiply, as devices do.
 
-    As of 3.6 it cuts float32 off, takes the bits of bfloat16 for whole numbers in a product, and
-    reads a loop's bounds in a way that numpy 2.5 refuses.
+    As of 3.6 it cuts float32 off, takes the bits of bfloat16 for whole numbers in a product, leaves
+    the order of a product's sums to a library, and reads a loop's bounds in a way that numpy 2.5
+    refuses.
     """
     import triton.language as tl
     from triton.runtime import interpreter
@@ -45,15 +46,17 @@ def mend() -> None:
         return out.view(f"u{out.itemsize}").reshape(given.shape)
 
     def dot(self, a, b, d, precision, imprecise):
-        if a.dtype.scalar == tl.bfloat16:
-            a, b = (
-                interpreter.TensorHandle(
-                    convert_float(x.data, tl.bfloat16, tl.float32, None).view(np.float32),
-                    tl.float32,
-                )
-                for x in (a, b)
-            )
-        return create_dot(self, a, b, d, precision, imprecise)
+        if a.dtype.scalar not in floats or d.dtype.scalar != tl.float32:
+            return create_dot(self, a, b, d, precision, imprecise)
+        left, right = (
+            x.data
+            if x.dtype.scalar == tl.float32
+            else convert(x.data, x.dtype.scalar, tl.float32, None).view(np.float32)
+            for x in (a, b)
+        )
+        # A library's product may add a row in an order that depends on where it lies.
+        product = np.einsum("...mk,...kn->...mn", left, right)
+        return interpreter.TensorHandle(product + d.data, tl.float32)
 
     def patch_tensor(tensor, scope):
         patch_lang_tensor(tensor, scope)
