@@ -230,6 +230,7 @@ inline void AddValueRows(const float* weights, const T* const* rows, int count, 
                          float* sums) {
     constexpr int kMost = kMaxTileRows / R;  // sums of each row that the registers hold
     constexpr int kColumns = kMost < 4 ? kMost : 4;
+    static_assert(kColumns >= 1);
     int i = 0;
     for (; padded - i >= kColumns * kLanes; i += kColumns * kLanes) {
         AddValues<T, R, kColumns>(weights, rows, i, count, padded, sums);

@@ -14,7 +14,8 @@ template <class F>
 constexpr int kHalfVectors = kVectors / F::kHalves;
 
 // Of these, as many as 16 bits hold the sum of a pair's products with bytes: two of each register's
-// four, with weights of at most 2^F::kBits - 1.
+// four, with weights of at most 2^F::kBits - 1 (where Dot is DotSmall: others have 8). Two of 6 bits
+// would fit as well.
 template <class F>
 constexpr int kShortVectors = F::kBits <= 4   ? kHalfVectors<F>
                               : F::kBits == 5 ? 4
@@ -27,6 +28,8 @@ inline IVec SumOfHalf(const XBlock& x, int half, const Bytes w[kVectors]) {
     IVec low = F::Start(x.start[half]);
     const int first = half * kHalfVectors<F>;
     if constexpr (kAddsShorts && kShortVectors<F> > 1) {
+        static_assert(kHalfVectors<F> % kShortVectors<F> == 0);
+        static_assert(2 * kShortVectors<F> * 127 * ((1 << F::kBits) - 1) <= 32767);
         for (int v = first; v < first + kHalfVectors<F>; v += kShortVectors<F>) {
             high = DotShorts<kShortVectors<F>>(high, w + v, x.high + 4 * v);
             low = DotShorts<kShortVectors<F>>(low, w + v, x.low + 4 * v);
