@@ -257,7 +257,7 @@ def beside_fa3(
         peers = [[batch.by_fa3(q, is_copied=own) for batch in batches] for own in (False, True)]
         mine, *theirs = time_in_turn([ours, *peers])
     except RuntimeError as fault:
-        print(f"  FA3 refuses {name}, and is no peer: {str(fault).splitlines()[0]}")
+        print(f"  FA3 did not run beside ours at {name}: {str(fault).splitlines()[0]}")
         yield measure(name, ours, num_bytes, error)
         return
     yield told(name, mine, num_bytes, error)

@@ -48,7 +48,7 @@ class Ring:
 
 @pytest.fixture(scope="module")
 def ring(tmp_path_factory: pytest.TempPathFactory) -> Ring:
-    names = ("128_8", "64_32")
+    names = ("128_8", "64_8", "64_32")
     return Ring(
         SourceOnCpu(
             cuda._SOURCE.path,
@@ -99,7 +99,7 @@ def test_a_device_gives_blocks_of_any_size_the_same_bits(make, window) -> None:
 
 
 @on_cpu
-@pytest.mark.parametrize("block_tokens", [16, 64])
+@pytest.mark.parametrize("block_tokens", [16, 32])
 @pytest.mark.parametrize("make", [edges, drafts])
 def test_two_lanes_at_most_meet_at_a_bank(ring: Ring, make, block_tokens) -> None:
     assert ring.source.num_reads == 3  # keys, values and queries
@@ -138,6 +138,14 @@ def test_a_block_takes_chunk_after_chunk(ring: Ring, block_tokens) -> None:
     case = make_case(lengths, (*OF_128, block_tokens), "cpu")
     with patch.object(Ring, "num_multiprocessors", 2):
         assert worst_error(ring.attend(case), exact(case)) < 0.012
+
+
+@on_cpu
+@pytest.mark.parametrize("heads", [(2, 1, 128), (3, 1, 64)])
+def test_more_chunks_than_lanes_share_are_added(ring: Ring, heads) -> None:
+    """47 chunks; 32 or 16 lanes have a row, and of three rows the last shares a warp with none."""
+    case = make_case(((1, 12_000), (1, 200)), (*heads, 32), "cpu")
+    assert worst_error(ring.attend(case), exact(case)) < 0.012
 
 
 READING = """

@@ -76,9 +76,9 @@ class CacheConfig:
     """Whether computed blocks may serve a later prompt with the same prefix."""
 
     def __post_init__(self) -> None:
-        size = self.block_tokens
-        if size is not None and (size < 1 or size & (size - 1)):
-            raise ConfigError(f"--block-size must be a power of two, got {size}; try 16")
+        tokens = self.block_tokens
+        if tokens is not None and (tokens < 1 or tokens & (tokens - 1)):
+            raise ConfigError(f"--block-size must be a power of two, got {tokens}; try 16")
         if self.kv_cache_bytes is not None and self.kv_cache_bytes < 1:
             raise ConfigError(
                 f"--kv-cache-memory-bytes must be at least 1, got {self.kv_cache_bytes}"

@@ -36,7 +36,9 @@ def paged_attention(  # noqa: PLR0913 - the parts of a paged batch
             elements in a row (kernels/kv_rows.py). Rows that no query
             sees may hold anything.
         v_cache_BKPd: same shape and dtype.
-        query_starts: int32 [R+1]; request r owns tokens query_starts[r] to query_starts[r+1].
+        query_starts: int32 [R+1]; request r owns tokens query_starts[r] to query_starts[r+1]. On a
+            GPU this and the tables below may be read while the kernel ahead still runs: what wrote
+            them has ended before that began, as a step's inputs have.
         kv_lens: int32 [R]; the request's tokens in the cache, this step's included.
         block_table: int32 [slots, blocks per request]; columns beyond a request's last block may
             hold anything.

@@ -51,7 +51,6 @@ struct alignas(16) Shared {
     Item items[kQueued], done[2];
     int is_last, num_items;
 };
-static_assert(kMostChunks % 32 == 0 && 16 % kAhead == 0);
 static_assert(sizeof(Shared) == 7312, "the host asks for as much");
 
 DEVICE void SyncConsumers() { SyncSome<1, kConsumers>(); }
@@ -139,6 +138,7 @@ DEVICE bool EndChunk(const AttentionParams& p, const Item& at) {
 template <int kDim, int kNumThreads>
 DEVICE void AddChunks(const AttentionParams& p, const Item& at, int thread) {
     constexpr int kLanes = kDim / 4, kGroups = kMostChunks / kLanes;
+    static_assert(kLanes % kAhead == 0 && kMostChunks % kLanes == 0);
     const int partial_floats = (p.rows_per_tile * (kDim + 2) + 3) & ~3;
     const int num_rows = at.num_queries * p.group;
     const size_t step = (size_t)at.num_pairs * partial_floats;
@@ -201,7 +201,7 @@ DEVICE void Produce(const AttentionParams& p, Shared& shared, unsigned char* rin
     const int lane = threadIdx.x % 32;
     const bool takes_turns = num_items > (int)gridDim.x;
     // A copy takes what lies in one block of the cache; some lanes copy keys and as many values.
-    const int shift = min(p.block_shift, 5), size = 1 << shift;
+    const int shift = min(p.block_shift, 5), copy_tokens = 1 << shift;
     static_assert(kCopied == 1 << 5);
     const int num_copies = kStageTokens >> shift, ahead = 32 / num_copies;
     const bool has_keys = lane < num_copies;
@@ -218,7 +218,7 @@ DEVICE void Produce(const AttentionParams& p, Shared& shared, unsigned char* rin
     // Lane i knows the block of the i-th copy of so many stages.
     auto find = [&](const Item& at, int stage) {
         const int position = at.start + kStageTokens * stage + (lane << shift);
-        return position < at.stop && position + size > at.begin
+        return position < at.stop && position + copy_tokens > at.begin
                    ? p.block_table[(size_t)at.slot * p.table_stride + (position >> p.block_shift)]
                    : 0;
     };
@@ -249,7 +249,7 @@ DEVICE void Produce(const AttentionParams& p, Shared& shared, unsigned char* rin
             int block = __shfl_sync(FULL_WARP, blocks,
                                     num_copies * ((s - first) & (ahead - 1)) + piece);
             const int position = at.start + kStageTokens * s + (piece << shift);
-            const bool copies = position < at.stop && position + size > at.begin;
+            const bool copies = position < at.stop && position + copy_tokens > at.begin;
             const u32 copied = __ballot_sync(FULL_WARP, copies && has_keys);
             const bool is_outside = block < 0 || block >= p.num_blocks;
             const int flags = (s == last - 1 ? kLast : 0) |
@@ -264,14 +264,14 @@ DEVICE void Produce(const AttentionParams& p, Shared& shared, unsigned char* rin
             if (turn >= kStages) WaitBarrier(&shared.empty[stage], (turn / kStages - 1) & 1);
             if (lane == 0) {
                 shared.info[stage] = make_int4(taken - 1, s, flags, 0);
-                ArriveAndExpect(&shared.full[stage], __popc(copied) * 2 * size * L::kRow);
+                ArriveAndExpect(&shared.full[stage], __popc(copied) * 2 * copy_tokens * L::kRow);
             }
             __syncwarp();
             if (lane < 2 * num_copies && copies) {
                 const int in_block = position & ((1 << p.block_shift) - 1);
                 const size_t of_head = (size_t)block * p.num_kv_heads + at.head;
                 const size_t from = ((of_head << p.block_shift) + in_block) * kDim;
-                CopyBulkOnce(ring + (size_t)stage * L::kStage + place, cache + from, size * L::kRow,
+                CopyBulkOnce(ring + (size_t)stage * L::kStage + place, cache + from, copy_tokens * L::kRow,
                              &shared.full[stage]);
             }
         }

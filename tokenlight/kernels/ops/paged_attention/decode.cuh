@@ -119,7 +119,7 @@ DEVICE Chunk FindChunk(const AttentionParams& p, const Request& of, const Tile& 
 
 // Slot s of a product's sixteen tokens (odd = s & 1, high = s / 8) is row 4 part + odd + 2 high of
 // piece (s % 8 / 2 + 2 odd) % 4, of the four pieces of sixteen tokens: in shared memory no two lanes
-// meet at a bank. The order of dimensions and of tokens in a product is free.
+// meet at a bank for keys, two at most for values. The order of dimensions and of tokens is free.
 struct Slots {
     int key_piece, key_row;              // of this lane's key, and the row two further
     int even_piece, odd_piece, row;      // of its values: row of the even ones, odd ones follow

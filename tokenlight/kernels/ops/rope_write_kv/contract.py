@@ -34,7 +34,8 @@ def rope_write_kv_(  # noqa: PLR0913 - what lies between a projection and attent
         cos_sin_Tr: as `rope_` takes it.
         k_cache_BKPd: as `write_kv_` takes it, and so all that follow.
         v_cache_BKPd: same shape and dtype.
-        positions_T: int32.
+        positions_T: int32. On a GPU this and the tables below may be read while the kernel ahead
+            still runs: what wrote them has ended before that began, as a step's inputs have.
         query_starts: int32 [R+1].
         block_table: int32 [slots, blocks per request].
         slots: int32 [R].
