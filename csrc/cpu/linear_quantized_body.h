@@ -14,8 +14,8 @@ template <class F>
 constexpr int kHalfVectors = kVectors / F::kHalves;
 
 // Of these, as many as 16 bits hold the sum of a pair's products with bytes: two of each register's
-// four, with weights of at most 2^F::kBits - 1 (where Dot is DotSmall: others have 8). Two of 6 bits
-// would fit as well.
+// four, with weights of at most 2^F::kBits - 1 (where Dot is DotSmall: others have 8). Two of 6
+// bits would fit as well.
 template <class F>
 constexpr int kShortVectors = F::kBits <= 4   ? kHalfVectors<F>
                               : F::kBits == 5 ? 4
