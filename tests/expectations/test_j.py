@@ -36,21 +36,36 @@ def ask(server: Serving, prompt: str) -> float:
     return time.perf_counter() - start_s
 
 
+_READ_A_STREAM = """
+import json, socket, sys
+host, port = sys.argv[1].removeprefix("http://").rsplit(":", 1)
+body = json.dumps({"stream": True, "messages": [{"role": "user", "content": "hi"}]}).encode()
+head = b"POST /v1/chat/completions HTTP/1.1\\r\\nhost: x\\r\\ncontent-type: application/json\\r\\n"
+with socket.create_connection((host, int(port)), timeout=60) as stream:
+    stream.sendall(head + b"content-length: %d\\r\\n\\r\\n%b" % (len(body), body))
+    data = b""
+    while not data.endswith(b"0\\r\\n\\r\\n"):
+        data += stream.recv(1 << 20)
+print(data.count(b'"content":"x"'))
+"""
+
+
 def test_t_j1_a_streamed_token_costs_the_api_process_little():
-    """Ten thousand tokens a second take at most one core, the fake engine and client included."""
+    """Ten thousand tokens a second take at most one core of the API process, fake engine included.
+
+    The client is a process of its own, as clients are: on a thread of this one it would wait for
+    the server's interpreter lock, and the server for its, at the expense of both.
+    """
     num_tokens = 3000
     facts = msgspec.structs.replace(FakeEngine().facts, max_model_tokens=num_tokens + 100)
     costs_s = []
     with running(FakeEngine(script="x" * num_tokens, facts=facts)) as fake:
+        read = [sys.executable, "-c", _READ_A_STREAM, fake.url]
         for _ in range(5):
             before_s = time.process_time()
-            messages = [{"role": "user", "content": "hi"}]
-            stream = fake.post_stream("/v1/chat/completions", messages=messages)
-            data = b""
-            while not data.endswith(b"0\r\n\r\n"):
-                data = data[-8:] + stream.recv(1 << 20)
-            stream.close()
-            costs_s.append((time.process_time() - before_s) / num_tokens)
+            num_read = int(subprocess.run(read, check=True, stdout=subprocess.PIPE).stdout)
+            costs_s.append((time.process_time() - before_s) / num_read)
+            assert num_read == num_tokens
     assert min(costs_s) <= 1 / 10_000
 
 
