@@ -10,7 +10,7 @@ namespace tokenlight::control {
 std::int32_t FirstLiveColumn(const GroupConfig& group, std::int32_t block_tokens,
                              std::int32_t position) {
     if (group.kind != GroupKind::kSlidingWindow) return 0;
-    const std::int32_t window = group.window_tokens - (kPlanted<Mutant::kWindowTooShort> ? 1 : 0);
+    const std::int32_t window = group.window_tokens - (IsPlanted(Mutant::kWindowTooShort) ? 1 : 0);
     return std::max(0, position - window + 1) / block_tokens;
 }
 

@@ -106,7 +106,7 @@ class StepLedger {
     // back.
     template <typename Resource>
     void Retire(StepId last, Resource&& resource) {
-        if (Raw(last) < oldest_ || kPlanted<Mutant::kFreeInFlight>) {
+        if (Raw(last) < oldest_ || IsPlanted(Mutant::kFreeInFlight)) {
             [[maybe_unused]] const std::remove_reference_t<Resource> gone = std::move(resource);
             return;
         }

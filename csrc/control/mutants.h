@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Faults that the explorer must find, planted at compile time with -DTOKENLIGHT_MUTANT=n; 0 in
-// every product build.
-#ifndef TOKENLIGHT_MUTANT
-#define TOKENLIGHT_MUTANT 0
-#endif
-
+// Faults that the explorer must find. A program built with -DTOKENLIGHT_PLANTS_MUTANTS has the one
+// it is told to at run time; in every other, the product's among them, there is none.
 namespace tokenlight::control {
 
 enum class Mutant {
@@ -31,7 +27,11 @@ enum class Mutant {
     kProposeInFlight,      // drafts are kept although a step in flight samples their place
 };
 
-template <Mutant kMutant>
-inline constexpr bool kPlanted = TOKENLIGHT_MUTANT == static_cast<int>(kMutant);
+#ifdef TOKENLIGHT_PLANTS_MUTANTS
+inline Mutant planted_mutant = Mutant::kNone;
+inline bool IsPlanted(Mutant mutant) { return mutant == planted_mutant; }
+#else
+constexpr bool IsPlanted(Mutant) { return false; }
+#endif
 
 }  // namespace tokenlight::control

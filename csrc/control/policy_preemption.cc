@@ -5,7 +5,7 @@
 namespace tokenlight::control {
 
 bool MayBePreempted(const Config& config, const Request& request) {
-    return kPlanted<Mutant::kPreemptWithoutBound> ||
+    return IsPlanted(Mutant::kPreemptWithoutBound) ||
            request.num_preemptions < config.max_preemptions;
 }
 

@@ -58,7 +58,7 @@ std::size_t BlockPool<kTier>::num_bytes() const {
 
 template <Tier kTier>
 std::optional<Reservation<kTier>> BlockPool<kTier>::TryReserve(std::int32_t num_blocks) {
-    const std::int32_t room = kPlanted<Mutant::kPromiseTwice> ? num_free_ : num_unpromised();
+    const std::int32_t room = IsPlanted(Mutant::kPromiseTwice) ? num_free_ : num_unpromised();
     if (num_blocks > room) return std::nullopt;
     num_promised_ += num_blocks;
     return Reservation<kTier>(this, num_blocks);
@@ -92,7 +92,7 @@ template <Tier kTier>
 SharedBlock<kTier> BlockPool<kTier>::ShareCold(std::int32_t block, Reservation<kTier>& promise) {
     --promise.num_blocks_;
     --num_promised_;
-    if constexpr (!kPlanted<Mutant::kShareWithoutUnlink>) {
+    if (!IsPlanted(Mutant::kShareWithoutUnlink)) {
         Unlink(block);
         --num_cached_;
     }
@@ -201,7 +201,7 @@ void BlockPool<kTier>::Unlink(std::int32_t block) {
 template <Tier kTier>
 void BlockPool<kTier>::Evict(std::int32_t block) {
     Record& record = at(block);
-    if constexpr (!kPlanted<Mutant::kEvictKeepsKey>) index_.Erase(record.key, block, KeyOf());
+    if (!IsPlanted(Mutant::kEvictKeepsKey)) index_.Erase(record.key, block, KeyOf());
     evicted_tags_[record.key.low & (evicted_tags_.size() - 1)] = EvictedTag(record.key);
     if (config_.keeps_tokens) LeaveTree(block);
     record.is_published = false;

@@ -82,7 +82,7 @@ StateBlocks StepState(StateRun& run, CacheGroup& group, std::int32_t upto_tokens
 void PublishBlocks(BlockRun& run, CacheGroup& group, const Publication& what, StepLedger& ledger,
                    std::vector<TablePatch>& patches) {
     const std::int32_t num_full =
-        kPlanted<Mutant::kPublishPartial>
+        IsPlanted(Mutant::kPublishPartial)
             ? std::min(CeilDiv(what.num_tokens, what.block_tokens),
                        static_cast<std::int32_t>(what.request.chain.size()))
             : what.num_tokens / what.block_tokens;

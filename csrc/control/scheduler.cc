@@ -84,7 +84,7 @@ Fault Scheduler::Submit(const Submission& submission) {
     request->token_ids.assign(submission.prompt_token_ids.begin(),
                               submission.prompt_token_ids.end());
     request->explanation.num_prompt_tokens = request->num_prompt_tokens;
-    request->seed = kPlanted<Mutant::kSaltIgnored>
+    request->seed = IsPlanted(Mutant::kSaltIgnored)
                         ? Hash128{}
                         : hasher_.Seed(submission.cache_salt, submission.adapter_id);
     if (config_.prefix_reuse) {
@@ -145,7 +145,7 @@ Finished Scheduler::EndRequest(RequestId id, FinishReason reason) {
         return end(std::move(waiting_.extract(*key).mapped()));
     }
     const SlotId slot = std::get<SlotId>(place);
-    if constexpr (kPlanted<Mutant::kLeakOnAbort>) {
+    if (IsPlanted(Mutant::kLeakOnAbort)) {
         if (Resident* resident = FindResident(slot)) new Holdings(std::move(resident->holdings));
     }
     if (prefilling_.Find(slot) != nullptr) return end(prefilling_.Take(slot));
@@ -171,7 +171,8 @@ void Scheduler::Propose(RequestId id, std::span<const std::int32_t> draft_token_
     Decoding* decoding = decoding_.Find(std::get<SlotId>(place->second));
     if (decoding == nullptr) return;
     // What a step in flight samples comes before them.
-    if (decoding->resident.progress.num_sampling > 0 && !kPlanted<Mutant::kProposeInFlight>) return;
+    if (decoding->resident.progress.num_sampling > 0 && !IsPlanted(Mutant::kProposeInFlight))
+        return;
     decoding->resident.request->draft_ids.assign(draft_token_ids.begin(), draft_token_ids.end());
 }
 

@@ -20,7 +20,7 @@ std::optional<SlotId> Scheduler::TryAdmit(StepPlan& plan) {
     Request& request = *head->second.request;
 
     const std::int32_t num_last =
-        request.num_tokens() - (kPlanted<Mutant::kReuseWholePrompt> ? 0 : 1);
+        request.num_tokens() - (IsPlanted(Mutant::kReuseWholePrompt) ? 0 : 1);
     const auto num_servable = static_cast<std::size_t>(num_last / config_.block_tokens);
     FindBoundary(groups_, config_.block_tokens,
                  std::span(request.chain).first(std::min(request.chain.size(), num_servable)),
@@ -179,7 +179,7 @@ std::int32_t Scheduler::CopyPart(Resident& resident, const NearestBlock& nearest
     auto& run = std::get<BlockRun>(resident.holdings.runs[0]);
     TakeMissing(run, group, resident.slot.id(), config_.block_tokens, start + num_tokens, patches_);
     plan.copies.push_back(MakeCopy(*source, run.open.back(), num_tokens));
-    if constexpr (!kPlanted<Mutant::kCopySourceUnpinned>) {
+    if (!IsPlanted(Mutant::kCopySourceUnpinned)) {
         ledger_.Retire(ledger_.next(), std::move(*source));
     }
     resident.progress.num_computed = start + num_tokens;

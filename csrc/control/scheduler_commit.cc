@@ -65,7 +65,7 @@ void Scheduler::CommitRow(const StepRow& row, std::span<const std::int32_t> acce
     Progress& progress = resident->progress;
     const std::int32_t num_rejected = row.num_samples - static_cast<std::int32_t>(accepted.size());
     progress.num_computed +=
-        row.num_tokens - (kPlanted<Mutant::kPublishRejected> ? 0 : num_rejected);
+        row.num_tokens - (IsPlanted(Mutant::kPublishRejected) ? 0 : num_rejected);
     progress.num_planned -= num_rejected;
 
     Delta delta;

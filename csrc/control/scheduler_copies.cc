@@ -103,7 +103,7 @@ void Scheduler::Commit(CopyGuard&& guard, bool has_succeeded) {
         [[maybe_unused]] const DeviceShared from = Land(std::move(store.from), receipt);
         HostExclusive to = Land(std::move(store.to), receipt);
         const bool is_known = host_->Find(store.key) != PrefixIndex::kAbsent;
-        if (is_known || (!has_succeeded && !kPlanted<Mutant::kFailedCopyPublished>)) continue;
+        if (is_known || (!has_succeeded && !IsPlanted(Mutant::kFailedCopyPublished))) continue;
         [[maybe_unused]] const HostShared cached =
             host_->Publish(std::move(to), {.key = store.key,
                                            .parent_key = store.parent_key,
@@ -122,7 +122,7 @@ void Scheduler::FinishLoad(SlotId slot, const CopyReceipt& receipt, bool has_suc
     const auto num_loaded = static_cast<std::int32_t>(loading_.Find(slot)->sources.size());
     Resident& resident = prefilling_.Put(Loaded(loading_.Take(slot), receipt)).resident;
     const std::int32_t num_before = resident.progress.num_computed;
-    if (has_succeeded || kPlanted<Mutant::kFailedCopyPublished>) {
+    if (has_succeeded || IsPlanted(Mutant::kFailedCopyPublished)) {
         resident.progress.num_computed = num_before + num_loaded * config_.block_tokens;
         resident.progress.num_planned = resident.progress.num_computed;
         Publish(resident);

@@ -221,7 +221,7 @@ void Scheduler::HoldRow(Resident& resident, std::int32_t upto_tokens, StepPlan& 
         const bool is_sealed =
             config_.prefix_reuse &&
             (upto_tokens % config_.block_tokens == 0 ||
-             (kPlanted<Mutant::kStateOffBoundary> && upto_tokens > config_.block_tokens));
+             (IsPlanted(Mutant::kStateOffBoundary) && upto_tokens > config_.block_tokens));
         const StateBlocks state =
             StepState(std::get<StateRun>(run), groups_[g], upto_tokens, is_sealed);
         plan.state_blocks.insert(plan.state_blocks.end(), {state.read, state.write});

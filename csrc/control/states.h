@@ -66,7 +66,7 @@ struct Finished {
 [[nodiscard]] inline std::unique_ptr<Request> Leave(Resident&& from, StepLedger& ledger) {
     const StepId last = from.progress.last_step;
     ledger.Retire(last, std::move(from.holdings));
-    if constexpr (kPlanted<Mutant::kSlotReusedInFlight>) {
+    if (IsPlanted(Mutant::kSlotReusedInFlight)) {
         [[maybe_unused]] const SlotLease gone = std::move(from.slot);
     } else {
         ledger.Retire(last, std::move(from.slot));
@@ -116,7 +116,7 @@ struct End {
         return {Leave(std::move(from.resident), ledger), reason};
     }
     [[nodiscard]] Finished operator()(Loading&& from) const {
-        if (from.copy && !kPlanted<Mutant::kLoadEndsEarly>) {
+        if (from.copy && !IsPlanted(Mutant::kLoadEndsEarly)) {
             OpenCopy& open = copies.at(*from.copy);
             open.holdings.emplace_back(std::move(from.resident.holdings));
             open.slots.emplace_back(std::move(from.resident.slot));

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drives the real scheduler through every order of events that the worlds of worlds.md allow.
 //
-//   control_explorer WORLDS.md [--deep] [--only NAME]
+//   control_explorer WORLDS.md [--deep] [--only NAME] [--mutant NUMBER]
 //
 // Depth first; a state is reached again by replaying its path. Exit status 1 when an invariant is
-// broken.
+// broken. Mutants need a build with -DTOKENLIGHT_PLANTS_MUTANTS.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <unordered_set>
+#include <vector>
 
+#include "control/mutants.h"
 #include "tests/world.h"
 
 namespace tokenlight::control {
@@ -103,7 +106,8 @@ class Search {
 
 int Main(int argc, char** argv) {
     if (argc < 2) {
-        std::fprintf(stderr, "usage: control_explorer WORLDS.md [--deep] [--only NAME]\n");
+        std::fprintf(
+            stderr, "usage: control_explorer WORLDS.md [--deep] [--only NAME] [--mutant NUMBER]\n");
         return 2;
     }
     bool is_deep = false;
@@ -111,10 +115,17 @@ int Main(int argc, char** argv) {
     for (int i = 2; i < argc; ++i) {
         is_deep |= std::strcmp(argv[i], "--deep") == 0;
         if (std::strcmp(argv[i], "--only") == 0 && i + 1 < argc) only = argv[i + 1];
+#ifdef TOKENLIGHT_PLANTS_MUTANTS
+        if (std::strcmp(argv[i], "--mutant") == 0 && i + 1 < argc)
+            planted_mutant = static_cast<Mutant>(std::atoi(argv[i + 1]));
+#endif
     }
     std::int64_t num_states = 0;
     int status = 0;
-    for (const World& world : ReadWorlds(argv[1])) {
+    std::vector<World> worlds = ReadWorlds(argv[1]);
+    // Small ones first: most faults show there, and soon.
+    std::ranges::stable_sort(worlds, {}, &World::num_states);
+    for (const World& world : worlds) {
         if ((world.is_deep && !is_deep) || (!only.empty() && world.name != only)) continue;
         const Outcome outcome = Search(world).Explore();
         num_states += outcome.num_states;

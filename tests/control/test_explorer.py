@@ -41,12 +41,21 @@ def test_all_worlds_hold_and_are_as_large_as_listed(tmp_path):
     assert int(total) > 1_000_000
 
 
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """An explorer that plants the mutant it is told to."""
+    return build(tmp_path_factory.mktemp("planted"), "-O1", "-DTOKENLIGHT_PLANTS_MUTANTS")
+
+
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_mutant_is_found(mutant, tmp_path):
-    number = 1 + MUTANTS.index(mutant)
-    result = explore(build(tmp_path, "-O1", f"-DTOKENLIGHT_MUTANT={number}"))
+def test_mutant_is_found(mutant, planted):
+    result = explore(planted, "--mutant", str(1 + MUTANTS.index(mutant)))
     assert result.returncode != 0, f"{mutant} is not found"
     assert "BROKEN" in result.stdout or result.returncode < 0
+
+
+def test_no_mutant_no_fault(planted):
+    assert explore(planted, "--only", "pair", "--mutant", "0").returncode == 0
 
 
 def test_there_are_enough_mutants():
