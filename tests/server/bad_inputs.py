@@ -114,6 +114,7 @@ RESPONSES_INPUTS = {
     "not JSON": (RESPONSES, b"input=hi"),
     "no input": (RESPONSES, {}),
     "an empty list of items": response(input=[]),
+    "input_tokens of nothing": (f"{RESPONSES}/input_tokens", {}),
     "input as a number": response(input=5),
     "an item that is a string": response(input=["hi"]),
     "an unknown role": item(role="wizard", content="hi"),

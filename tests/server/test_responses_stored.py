@@ -35,6 +35,19 @@ def test_a_conversation_goes_on_from_a_stored_response(server):
     assert places == sorted(places)
 
 
+def test_input_tokens_are_those_of_the_prompt_that_the_same_request_has(server):
+    first = ask(server, "Please list.", tools=[BASH])
+    result = {"type": "function_call_output", "call_id": first.output[0].call_id, "output": "a.txt"}
+    fields = {"previous_response_id": first.id, "tools": [BASH], "instructions": "Be brief."}
+    num_heard = len(server.engine.heard)
+    with server.client() as asking:
+        counted = asking.responses.input_tokens.count(input=[result], **fields)
+    assert len(server.engine.heard) == num_heard
+    assert counted.object == "response.input_tokens"
+    ask(server, [result], **fields)
+    assert server.engine.heard[-1].num_prompt_tokens == counted.input_tokens
+
+
 def test_a_reference_stands_for_the_stored_item(server):
     first = ask(server, [{"role": "user", "content": "Please list."}], tools=[BASH])
     called = first.output[0]

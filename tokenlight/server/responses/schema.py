@@ -134,6 +134,11 @@ class ResponseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """Calls that the model began and did not make; an extension of the protocol."""
 
 
+class InputTokenCount(msgspec.Struct, frozen=True, kw_only=True):
+    object: Literal["response.input_tokens"] = "response.input_tokens"
+    input_tokens: int
+
+
 class ResponsesEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One server-sent event; `event:` repeats its type."""
 

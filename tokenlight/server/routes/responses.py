@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""POST /v1/responses, and reading, deleting and cancelling what it stored: OpenAI's protocol."""
+"""POST /v1/responses, counting what one would read, and what it stored: OpenAI's protocol."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tokenlight.server.answer.answer import Ended, answer
 from tokenlight.server.answer.explain import prefix_headers
 from tokenlight.server.answer.prompt import Prompt, make_prompt
 from tokenlight.server.decoding.notes import Notes
-from tokenlight.server.decoding.openai_tools import decode_tools
+from tokenlight.server.decoding.openai_tools import KnownTool, decode_tools
 from tokenlight.server.http.body import decode_body, read_body
 from tokenlight.server.http.sse import EventStream, until_disconnect
 from tokenlight.server.responses.decode import (
@@ -33,6 +33,7 @@ from tokenlight.server.responses.decode import (
 from tokenlight.server.responses.encode import Envelope, ItemEncoder, answered_turn
 from tokenlight.server.responses.schema import (
     Deleted,
+    InputTokenCount,
     ItemList,
     ResponseAnswer,
     ResponsesEvent,
@@ -54,10 +55,7 @@ async def create_response(request: Request) -> Response | ASGIApp:
     svc.lifecycle.check_open()
     data = await read_body(request, svc.config.max_body_bytes)
     body = decode_body(data, ResponsesRequest, RESPONSES)
-    svc.check_model(body.model)
-    check_supported(body)
     notes = Notes()
-    note_left_out(body, notes)
     try:
         asked = await _ask(svc, request, body, notes)
     except ContextTooLong as error:
@@ -116,8 +114,19 @@ class _Asked:
     """Its own input."""
 
 
-async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: Notes) -> _Asked:
-    asker = owner(request)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """What a request says, and the prompt that it makes."""
+
+    prompt: Prompt
+    said: list[Turn]
+    known: dict[str, KnownTool]
+
+
+async def _read(svc: Services, asker: bytes, body: ResponsesRequest, notes: Notes) -> _Read:
+    svc.check_model(body.model)
+    check_supported(body)
+    note_left_out(body, notes)
     known = decode_tools(body.tools or (), notes)
     said = decode_input(await _resolved(svc, asker, body.input), notes)
     earlier: list[Turn] = []
@@ -126,7 +135,24 @@ async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: N
     if not said and not earlier:
         raise InvalidRequest("'input' is empty: send at least 1 item or a text", param="input")
     conversation = decode_conversation(body, earlier, said, known)
-    prompt = await make_prompt(svc, conversation, notes)
+    return _Read(prompt=await make_prompt(svc, conversation, notes), said=said, known=known)
+
+
+async def count_input_tokens(request: Request) -> Response:
+    svc = services(request)
+    data = await read_body(request, svc.config.max_body_bytes)
+    body = decode_body(data, ResponsesRequest, RESPONSES)
+    notes = Notes()
+    read = await _read(svc, owner(request), body, notes)
+    return json_response(
+        InputTokenCount(input_tokens=len(read.prompt.token_ids)), headers=notes.headers()
+    )
+
+
+async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: Notes) -> _Asked:
+    asker = owner(request)
+    read = await _read(svc, asker, body, notes)
+    prompt = read.prompt
     response_id = _response_id()
     admitted = constrained(
         admit(
@@ -145,11 +171,11 @@ async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: N
         envelope=Envelope(
             response_id, unix_s(), svc.model_name, body, len(prompt.token_ids), svc.advised
         ),
-        items=ItemEncoder(known, seals_reasoning=_SEALED in (body.include or ())),
+        items=ItemEncoder(read.known, seals_reasoning=_SEALED in (body.include or ())),
         admitted=admitted,
         prompt=prompt,
         owner=asker,
-        said=said,
+        said=read.said,
     )
 
 
@@ -330,6 +356,14 @@ ENDPOINTS = [
         request=ResponsesRequest,
         response=ResponseAnswer,
         event=ResponsesEvent,
+    ),
+    Endpoint(
+        path="/v1/responses/input_tokens",
+        method="POST",
+        handler=count_input_tokens,
+        summary="How many prompt tokens a request to /v1/responses has.",
+        request=ResponsesRequest,
+        response=InputTokenCount,
     ),
     Endpoint(
         path="/v1/responses/{response_id}",

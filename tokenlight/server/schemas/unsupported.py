@@ -87,6 +87,7 @@ RESPONSES: dict[str, Unsupported] = {
     "background_options": Unsupported(advice="leave it out: nothing runs in the background"),
     "image": Unsupported(advice=_TEXT),
     "moderation": Unsupported(advice=_WORKS_ALONE),
+    "personality": Unsupported(advice="write it into instructions"),
 }
 
 MESSAGES: dict[str, Unsupported] = {
