@@ -102,7 +102,7 @@ sanitize-cuda: $(STAMPS)/dev  ## an engine of tiny shapes on a GPU under compute
 ci-slow: $(STAMPS)/dev  ## sanitizers, aarch64 build, slow tests, a fresh clone installed and served
 	bash scripts/sanitize.sh
 	bash scripts/portable.sh
-	$(BIN)/pytest -q -n $(JOBS) --dist loadfile -m "slow and not cuda and not multi_gpu" $(ARGS)
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder --timeout 600 -m "slow and not cuda and not multi_gpu" $(ARGS)
 	$(BIN)/pytest -q -m "not long" tests/expectations/test_[efg].py --expectations-model default
 
 # ---- measure -----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from tokenlight.base.env import read_env
 from tokenlight.checkpoint import fetch_default_model
 
 _NUM_GPUS = {"cuda": 1, "multi_gpu": 2}
+_TAKE_MINUTES = ("test_fresh_clone.py", "test_f.py", "test_long_context.py", "test_packaging.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,6 +22,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="tiny",
         help="tiny (random weights), default, or a GGUF file",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes minutes comes first: the last file to begin keeps other workers waiting."""
+    order = {name: place for place, name in enumerate(_TAKE_MINUTES)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
