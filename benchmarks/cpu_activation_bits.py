@@ -3,7 +3,7 @@
 
 The default model dequantized to float32 in transformers, with the inputs of some products rounded
 in blocks: its perplexity, its most likely tokens and its first greedy tokens beside its own. These
-are the rows of docs/performance.md, "Eight bits for activations".
+are the rows of docs/tuning/cpu.md, "Eight bits for activations".
 
 python -m benchmarks.cpu_activation_bits
 """
