@@ -81,19 +81,28 @@ def children_cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def test_help_is_light():
-    """CPU time, best of several: this machine may be busy with other things."""
+def test_help_is_light(tmp_path):
+    """0.15 s of CPU, or eight interpreters' starts where those are slow; with compiled modules.
+
+    The least of several: this machine may be busy with other things.
+    """
     code = (
         "import sys; from tokenlight.cli import main; main(['--help']); "
         "heavy = {'torch', 'numpy', 'starlette', 'uvicorn', 'httpx', 'tokenizers', 'zmq'}; "
         "found = heavy & set(sys.modules); assert not found, found"
     )
-    times_s = []
-    for _ in range(5):
+    # Empty: not set. An installed package has its bytecode, wherever this suite may write none.
+    environ = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
+
+    def cost_s(code: str) -> float:
         before_s = children_cpu_s()
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-        times_s.append(children_cpu_s() - before_s)
-    assert min(times_s) < 0.15
+        command = [sys.executable, "-c", code]
+        subprocess.run(command, check=True, capture_output=True, env=environ)
+        return children_cpu_s() - before_s
+
+    starts_s = [cost_s("pass") for _ in range(5)]
+    helps_s = [cost_s(code) for _ in range(5)]
+    assert min(helps_s) < max(0.15, 8 * min(starts_s))
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

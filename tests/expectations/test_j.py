@@ -54,19 +54,20 @@ def test_t_j1_a_streamed_token_costs_the_api_process_little():
     """Ten thousand tokens a second take at most one core of the API process, fake engine included.
 
     The client is a process of its own, as clients are: on a thread of this one it would wait for
-    the server's interpreter lock, and the server for its, at the expense of both.
+    the server's interpreter lock, and the server for its, at the expense of both. One quiet moment
+    of twenty is enough: beside other work a core does the same in more of its time.
     """
-    num_tokens = 3000
+    num_tokens, limit_s = 3000, 1 / 10_000
     facts = msgspec.structs.replace(FakeEngine().facts, max_model_tokens=num_tokens + 100)
-    costs_s = []
+    costs_s: list[float] = []
     with running(FakeEngine(script="x" * num_tokens, facts=facts)) as fake:
         read = [sys.executable, "-c", _READ_A_STREAM, fake.url]
-        for _ in range(5):
+        while len(costs_s) < 20 and min(costs_s, default=1) > limit_s:
             before_s = time.process_time()
             num_read = int(subprocess.run(read, check=True, stdout=subprocess.PIPE).stdout)
             costs_s.append((time.process_time() - before_s) / num_read)
             assert num_read == num_tokens
-    assert min(costs_s) <= 1 / 10_000
+    assert min(costs_s) <= limit_s
 
 
 def test_t_j1_a_long_prompt_that_was_seen_is_tokenised_at_once(default_model_path):
