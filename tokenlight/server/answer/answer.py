@@ -35,8 +35,22 @@ class Ended:
     num_reasoning_tokens: int
 
     @property
-    def has_calls(self) -> bool:
-        return any(item.kind == "call" for item in self.items)
+    def has_calls_to_run(self) -> bool:
+        """There are calls, and the model has ended each: what it began to write is no call."""
+        return not self._breaks_in_call and any(item.kind == "call" for item in self.items)
+
+    @property
+    def is_cut(self) -> bool:
+        """There would be more of it: the limit is reached, or a call breaks off."""
+        is_stopped = self.matched_stop is not None
+        return self.finish_reason == "length" or (self._breaks_in_call and not is_stopped)
+
+    @property
+    def _breaks_in_call(self) -> bool:
+        """Whole arguments that are no JSON object do not count: clients tell the model of those."""
+        calls = [item for item in self.items if item.kind == "call"]
+        are_whole = {f.index for f in self.failures if f.reason == "invalid_arguments"}
+        return any(not call.is_complete and i not in are_whole for i, call in enumerate(calls))
 
 
 Happening: TypeAlias = Began | Opened | Grew | Closed | Ended

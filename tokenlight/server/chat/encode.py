@@ -34,9 +34,11 @@ from tokenlight.server.services import Services
 
 
 def finish_reason(ended: Ended) -> FinishReason:
-    if ended.finish_reason == "stop" and ended.has_calls:
-        return "tool_calls"
-    return ended.finish_reason
+    if ended.finish_reason != "stop":
+        return ended.finish_reason
+    if ended.is_cut:
+        return "length"
+    return "tool_calls" if ended.has_calls_to_run else "stop"
 
 
 class ChatEncoder:

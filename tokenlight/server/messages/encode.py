@@ -26,9 +26,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 def stop_reason(ended: Ended) -> StopReason:
-    if ended.finish_reason == "length":
+    if ended.is_cut:
         return "max_tokens"
-    if ended.has_calls:
+    if ended.has_calls_to_run:
         return "tool_use"
     return "end_turn" if ended.matched_stop is None else "stop_sequence"
 

@@ -15,7 +15,6 @@ from tokenlight.server.answer.answer import Ended
 from tokenlight.server.answer.items import Item as AnswerItem
 from tokenlight.server.decoding.openai_tools import KnownTool, custom_input
 from tokenlight.server.decoding.sealed import seal
-from tokenlight.server.generation import FinishReason
 from tokenlight.server.responses.schema import (
     IncompleteDetails,
     InputTokensDetails,
@@ -37,11 +36,6 @@ from tokenlight.text.conversation import (
     Turn,
 )
 
-_STATUSES: dict[FinishReason, Status] = {
-    "stop": "completed",
-    "length": "incomplete",
-    "abort": "cancelled",
-}
 _PREFIXES = {"reasoning": "rs", "text": "msg", "call": "fc"}
 
 
@@ -157,7 +151,7 @@ class Envelope:
 
     def ended(self, ended: Ended, items: ItemEncoder) -> ResponseAnswer:
         made = self.response(
-            _STATUSES[ended.finish_reason],
+            _status(ended),
             output=[items.closed(item) for item in ended.items],
             usage=self.usage(ended),
         )
@@ -174,6 +168,12 @@ class Envelope:
             output_tokens_details=OutputTokensDetails(reasoning_tokens=ended.num_reasoning_tokens),
             total_tokens=self.num_prompt_tokens + ended.num_sampled_tokens,
         )
+
+
+def _status(ended: Ended) -> Status:
+    if ended.finish_reason == "abort":
+        return "cancelled"
+    return "incomplete" if ended.is_cut else "completed"
 
 
 def answered_turn(ended: Ended) -> Turn:
