@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+import msgspec
+
 from tokenlight import wire
 from tokenlight.server.admission import INLINE_CHARS
 from tokenlight.server.decoding.notes import Notes
@@ -67,4 +69,7 @@ def _num_chars(conversation: Conversation) -> int:
     said = sum(len(turn.text) + len(turn.reasoning) for turn in conversation.turns)
     said += sum(len(result.text) for turn in conversation.turns for result in turn.results)
     said += sum(len(call.arguments) for turn in conversation.turns for call in turn.calls)
-    return said + sum(256 + len(tool.description) for tool in conversation.tools)
+    tools = (
+        len(t.description) + len(msgspec.json.encode(t.parameters)) for t in conversation.tools
+    )
+    return said + sum(256 + num_chars for num_chars in tools)
