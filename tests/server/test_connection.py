@@ -173,6 +173,9 @@ def test_one_connection_too_many_is_told_to_come_back():
             late.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
             status, error = error_of(received(late))
             assert (status, error["code"]) == (429, "overloaded")
+            late = server.post_raw("/v1/messages", b"{}")
+            status, error = error_of(received(late))
+            assert (status, error["type"]) == (429, "rate_limit_error")
         wait_until(lambda: httpx.get(f"{server.url}/health").status_code == 200, 60)
 
 

@@ -156,12 +156,11 @@ class Connection(H11Protocol):
             self.transport.close()
 
     async def _refuse_one_too_many(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = error_response(
-            Overloaded(
-                f"this server has {self._limits.max_connections} connections already; use those "
-                f"that are open again, or come back later"
-            )
+        error = Overloaded(
+            f"this server has {self._limits.max_connections} connections already; use those "
+            f"that are open again, or come back later"
         )
+        answer = error_response(error, messages_error(error) if speaks_messages(scope) else None)
         answer.raw_headers.extend(_closing_headers())
         await answer(scope, receive, send)
 
