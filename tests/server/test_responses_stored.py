@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from tests.processes import wait_until
 from tests.server.running import MODEL
 from tests.server.scripted_engine import call, scripted
-from tests.server.test_responses import BASH, ask, heard
+from tests.server.test_responses import BASH, HI, ask, heard
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_input_tokens_are_those_of_the_prompt_that_the_same_request_has(server):
 def test_a_reference_stands_for_the_stored_item(server):
     first = ask(server, [{"role": "user", "content": "Please list."}], tools=[BASH])
     called = first.output[0]
-    ask(
+    second = ask(
         server,
         [
             {"role": "user", "content": "Please list."},
@@ -65,9 +65,26 @@ def test_a_reference_stands_for_the_stored_item(server):
     assert text.index('"arguments": {}') < text.index("<tool_response>\na.txt")
     with server.client() as asking:
         asking.responses.delete(first.id)
+        ask(server, [HI, {"type": "item_reference", "id": called.id}], store=False)
+        asking.responses.delete(second.id)  # which holds it as well
     with pytest.raises(openai.BadRequestError) as refused:
         ask(server, [{"type": "item_reference", "id": called.id}])
     assert refused.value.param == "input"
+
+
+def test_a_reference_can_be_sent_again_and_again(server):
+    first = ask(server, "Please list.", tools=[BASH])
+    called = first.output[0]
+    result = {"type": "function_call_output", "call_id": called.call_id, "output": "a.txt"}
+    sent = [HI, {"type": "item_reference", "id": called.id}, result]
+    for turn in range(3):
+        answered = ask(server, [*sent, {"role": "user", "content": f"turn {turn}"}], tools=[BASH])
+        assert heard(server).index('"arguments": {}') < heard(server).index("a.txt")
+    with server.client() as asking:
+        listed = asking.responses.input_items.list(answered.id, order="asc").data
+    assert [item.type for item in listed][1] == "function_call"
+    ask(server, [HI, {"id": called.id}, result], tools=[BASH])
+    assert '"arguments": {}' in heard(server)
 
 
 def test_a_stored_response_is_what_was_answered(server):
@@ -191,6 +208,19 @@ def test_a_response_that_is_answered_whole_is_stored_before_its_canceller_reads_
         assert cancelled.status_code == 200
         assert cancelled.json() == asked.result(20).json()
     assert cancelled.json()["status"] == "cancelled"
+
+
+def test_another_key_cannot_cancel_a_running_response():
+    with scripted("word " * 40) as server, server.client() as asking:
+        server.engine.token_s = 0.02
+        refused = None
+        for event in asking.responses.create(model=MODEL, input="hi", stream=True):
+            if refused is None:
+                other = {"authorization": "Bearer another"}
+                url = f"{server.url}/v1/responses/{event.response.id}/cancel"
+                refused = httpx.post(url, headers=other, timeout=30)
+        assert refused.status_code == 404
+        assert event.response.status == "completed"
 
 
 def test_a_response_that_has_ended_cannot_be_cancelled(server):

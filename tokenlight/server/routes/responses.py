@@ -101,6 +101,11 @@ def _response_id() -> str:
     return f"resp_{secrets.token_hex(16)}"
 
 
+def _own_name(response_id: str, asker: bytes) -> str:
+    """What a running response is called by whom it belongs to."""
+    return f"{response_id} of {asker.hex()}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
     """A validated request."""
@@ -110,8 +115,9 @@ class _Asked:
     admitted: Admitted
     prompt: Prompt
     owner: bytes
+    input: str | list[dict[str, Any]] | None
     said: list[Turn]
-    """Its own input."""
+    """The same as turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +125,8 @@ class _Read:
     """What a request says, and the prompt that it makes."""
 
     prompt: Prompt
+    input: str | list[dict[str, Any]] | None
+    """With the items that its references name."""
     said: list[Turn]
     known: dict[str, KnownTool]
 
@@ -128,14 +136,16 @@ async def _read(svc: Services, asker: bytes, body: ResponsesRequest, notes: Note
     check_supported(body)
     note_left_out(body, notes)
     known = decode_tools(body.tools or (), notes)
-    said = decode_input(await _resolved(svc, asker, body.input), notes)
+    input = await _resolved(svc, asker, body.input)
+    said = decode_input(input, notes)
     earlier: list[Turn] = []
     if body.previous_response_id is not None:
         earlier = await svc.store.get_turns(asker, body.previous_response_id)
     if not said and not earlier:
         raise InvalidRequest("'input' is empty: send at least 1 item or a text", param="input")
     conversation = decode_conversation(body, earlier, said, known)
-    return _Read(prompt=await make_prompt(svc, conversation, notes), said=said, known=known)
+    prompt = await make_prompt(svc, conversation, notes)
+    return _Read(prompt=prompt, input=input, said=said, known=known)
 
 
 async def count_input_tokens(request: Request) -> Response:
@@ -160,7 +170,7 @@ async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: N
             _generation_fields(body),
             prompt.token_ids,
             request_id=response_id,
-            names=(response_id, request_id(request)),
+            names=(response_id, request_id(request), _own_name(response_id, asker)),
             max_tokens=body.max_output_tokens,
             param="input",
         ),
@@ -175,6 +185,7 @@ async def _ask(svc: Services, request: Request, body: ResponsesRequest, notes: N
         admitted=admitted,
         prompt=prompt,
         owner=asker,
+        input=read.input,
         said=read.said,
     )
 
@@ -239,16 +250,15 @@ async def _finish(svc: Services, asked: _Asked, ended: Ended) -> ResponseAnswer:
                 id=response.id,
                 previous_id=response.previous_response_id,
                 response=msgspec.json.encode(response),
-                input=_input_items(asked.envelope.body),
+                input=_input_items(asked.input),
                 turns=[*asked.said, answered_turn(ended)],
             ),
         )
     return response
 
 
-def _input_items(body: ResponsesRequest) -> list[dict[str, Any]]:
+def _input_items(sent: str | list[dict[str, Any]] | None) -> list[dict[str, Any]]:
     """The input as the protocol lists it."""
-    sent = body.input
     if sent is None or isinstance(sent, str):
         content = [{"type": "input_text", "text": sent or ""}]
         sent = [{"type": "message", "role": "user", "content": content}] if sent else []
@@ -303,8 +313,8 @@ async def delete_response(request: Request) -> Response:
 async def cancel_response(request: Request) -> Response:
     svc = services(request)
     response_id = request.path_params["response_id"]
-    # Other protocols' requests run under names too: only a response is ended here.
-    running = svc.running.find(response_id) if response_id.startswith("resp_") else frozenset()
+    # Under this name there is none but the asker's own, and none of another protocol.
+    running = svc.running.find(_own_name(response_id, owner(request)))
     for engine_id in running:
         svc.engine.abort(engine_id)
     if not running:
