@@ -76,6 +76,8 @@ REFUSED = {
 LET_THROUGH = {
     "/v1/chat/completions": {
         "service_tier": "flex",
+        "verbosity": "low",
+        "prediction": {"type": "content", "content": "hi"},
         "prompt_cache_key": "k",
         "include_reasoning": True,
         "add_special_tokens": False,

@@ -47,6 +47,10 @@ class ChatRequest(GenerationFields, frozen=True, kw_only=True):
     prompt_cache_key: str | None = None
     prompt_cache_options: dict[str, Any] | None = None
     prompt_cache_retention: str | None = None
+    verbosity: str | None = None
+    """Used for nothing: no template knows of it. Some clients send it with every request."""
+    prediction: dict[str, Any] | None = None
+    """Used for nothing: it would make an answer faster, and no other."""
 
     @property
     def num_logprobs(self) -> int | None:

@@ -61,8 +61,6 @@ CHAT: dict[str, Unsupported] = {
     "modalities": Unsupported(advice=_TEXT, harmless=(["text"],)),
     "audio": Unsupported(advice=_TEXT),
     "web_search_options": Unsupported(advice="leave it out: this server searches nothing"),
-    "verbosity": Unsupported(advice="leave it out", harmless=("medium",)),
-    "prediction": Unsupported(advice="leave it out"),
     "continue_final_message": Unsupported(advice="end the messages with the user's turn"),
     "echo": Unsupported(advice="leave it out"),
     "chat_template": Unsupported(advice="templates are chosen by who starts the server"),
