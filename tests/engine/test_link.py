@@ -88,3 +88,32 @@ async def test_an_engine_is_not_silent_while_the_machine_was_stopped(
     async with asyncio.timeout(60):
         await ending
     assert made._process.killed_s - started_s > 0.1
+
+
+@pytest.mark.timeout(60)
+async def test_a_message_to_an_engine_that_just_left_goes_nowhere(link):
+    """Its sockets have closed and its end is not known yet: ZeroMQ would wait for another."""
+    made, _ = link
+    with zmq.Context() as context, context.socket(zmq.PULL) as inbox:
+        inbox.connect(made._address("to-engine"))
+        made.send(wire.Abort(request_id="a"))
+        while not await asyncio.to_thread(inbox.poll, 1000):
+            made.send(wire.Abort(request_id="a"))
+    await asyncio.sleep(0.5)
+    for _ in range(100):
+        made.send(wire.Abort(request_id="b"))
+
+
+async def test_a_message_that_cannot_be_read_does_not_hide_the_next(link):
+    made, heard = link
+    delta = wire.Delta(request_id="a", token_ids=[1], num_cached_tokens=0)
+    made._last_beat_s = 0.0
+    with zmq.Context() as context, context.socket(zmq.PUSH) as outbox:
+        outbox.connect(made._address("from-engine"))
+        for data in (b"?", wire.encode(wire.Deltas(deltas=[delta]))):
+            outbox.send(data)
+        async with asyncio.timeout(30):
+            while not heard.deltas:
+                await asyncio.sleep(0.01)
+    assert heard.deltas == [delta]
+    assert made._last_beat_s > 0, "who says something is there"

@@ -9,8 +9,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+import msgspec
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
@@ -98,9 +100,11 @@ class Link:
         return self._process.pid
 
     def send(self, message: wire.ToEngine) -> None:
-        """Never blocks. A message to an engine that has ended goes nowhere."""
+        """Never blocks. A message to an engine that has ended goes nowhere, heard of or not."""
         if self._death is None and not self._is_closed:
-            self._outbox.send(wire.encode(message))
+            # ZeroMQ waits for a peer where there is none any more.
+            with suppress(zmq.Again):
+                self._outbox.send(wire.encode(message), zmq.NOBLOCK)
 
     def status(self) -> wire.Status:
         """The latest heartbeat."""
@@ -149,7 +153,13 @@ class Link:
                 data = self._inbox.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            self._take(wire.decode_from_engine(data))
+            try:
+                message = wire.decode_from_engine(data)
+            except msgspec.DecodeError as fault:  # of an engine of another version
+                _log.error(event("bad_message", num_bytes=len(data), fault=fault))
+            else:
+                self._last_beat_s = now_s()  # whatever it says, it is there
+                self._take(message)
 
     async def close(self) -> None:
         """End the process and give back sockets and folder. Once."""
@@ -166,7 +176,6 @@ class Link:
                 self._on_deltas(deltas)
             case wire.Status():
                 self._status = message
-                self._last_beat_s = now_s()
             case wire.Ready(facts=facts):
                 self._facts = facts
             case wire.Failed(code=code, message=text):
@@ -192,7 +201,10 @@ class Link:
         self.receive()
 
     def _die(self, exited: asyncio.Future[int]) -> None:
-        self._hear_out()
+        try:
+            self._hear_out()
+        except Exception:  # readers wait for what follows
+            _log.exception(event("last_words_lost"))
         code = exited.result()
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         self._death = (
