@@ -13,11 +13,13 @@ import pytest_asyncio
 
 from tests.engine.rig import GREEDY, Rig, generate
 from tests.models.tiny import write_tiny_llama
+from tokenlight import wire
 from tokenlight.base.errors import (
     CheckpointCorrupt,
     CheckpointNotFound,
     ConfigError,
     ContextTooLong,
+    EngineError,
     InvalidRequest,
     Overloaded,
     ServerStopping,
@@ -268,3 +270,22 @@ def truncated(path: Path) -> Path:
     cut = path.with_name("cut.gguf")
     cut.write_bytes(path.read_bytes()[:5000])
     return cut
+
+
+async def test_tokens_that_were_delivered_are_read_before_the_request_fails(llm):
+    """A reader that is late gets them first, whatever comes behind them."""
+    async with aclosing(start(llm, "a")) as deltas:
+        first = await anext(deltas)
+        stream = llm._streams["a"]
+        seen = stream._num_sampled_tokens
+        await until(lambda: len(stream._unread) > 3)
+        failed = wire.Delta(
+            request_id="a", token_ids=[], num_cached_tokens=0, finish_reason="error", error="why"
+        )
+        llm._on_deltas([failed])
+        late = await anext(deltas)
+        with pytest.raises(EngineError, match="request a: why"):
+            await anext(deltas)
+    llm._link.send(wire.Abort(request_id="a"))
+    assert first.token_ids
+    assert late.num_sampled_tokens - seen == len(late.token_ids) > 3

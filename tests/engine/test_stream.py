@@ -66,6 +66,19 @@ async def test_a_cancelled_reader_loses_nothing():
     assert (await stream.next()).token_ids == [7]
 
 
+@pytest.mark.parametrize("is_read", [False, True])
+async def test_an_early_end_keeps_the_totals_that_were_told(is_read):
+    """Who ends a request from outside of its steps says nothing of its counts."""
+    stream = Stream()
+    stream.push(said([7, 8], num_cached_tokens=16, num_sampled_tokens=2))
+    tokens = (await stream.next()).token_ids if is_read else []
+    stream.push(said([], finish_reason="abort"))
+    last = await stream.next()
+    assert tokens + last.token_ids == [7, 8]
+    assert (last.num_cached_tokens, last.num_sampled_tokens) == (16, 2)
+    assert last.finish_reason == "abort"
+
+
 @given(st.lists(st.tuples(st.lists(st.integers(0, 9), max_size=3), st.booleans()), max_size=20))
 def test_every_token_once_and_in_order(script):
     """Each step pushes some tokens; then the reader reads or not."""

@@ -141,8 +141,6 @@ class AsyncLLM:
         try:
             while True:
                 delta = await stream.next()
-                if delta.finish_reason == "error":
-                    raise EngineError(f"request {request.request_id}: {delta.error}")
                 yield delta
                 if delta.finish_reason is not None:
                     return
@@ -207,7 +205,10 @@ class AsyncLLM:
             stream = self._streams.get(delta.request_id)
             if stream is None:
                 continue  # cut short by `close`
-            stream.push(delta)
+            if delta.finish_reason == "error":
+                stream.fail(EngineError(f"request {delta.request_id}: {delta.error}"))
+            else:
+                stream.push(delta)
             if delta.finish_reason is not None:
                 del self._streams[delta.request_id]
         if not self._streams:
