@@ -142,6 +142,20 @@ def test_a_request_that_the_runner_refuses_ends_alone(rig, alone, monkeypatch):
     assert not rig.runner._sampler._params
 
 
+def test_a_grammar_that_cannot_be_begun_ends_its_request_alone(rig, alone, monkeypatch):
+    def compiling(sampling: wire.SamplingParams) -> None:
+        if sampling.seed == 66:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(rig.runner, "compiling", compiling)
+    bad = replace(B, sampling=wire.SamplingParams(seed=66))
+    half_a_token = replace(C, request_id="half", prompt_token_ids=b"123")
+    answers, _ = rig.play({0: [A, bad, half_a_token, C]})
+    assert (answers["b"].finish_reason, answers["b"].error) == ("error", "can't start new thread")
+    assert answers["half"].finish_reason == "error"
+    assert (answers["a"].token_ids, answers["c"].token_ids) == (alone["a"], alone["c"])
+
+
 def test_an_abort_is_confirmed_once_and_a_late_one_is_harmless(rig, alone):
     abort = wire.Abort(request_id="a")
     answers, stats = rig.play({0: [A, B], 4: [abort], 5: [abort], 900: [abort]})

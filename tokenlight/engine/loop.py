@@ -144,7 +144,11 @@ class Loop:
                 self._submit(held.message)
 
     def _accept(self, message: wire.Generate) -> None:
-        compiling = self._runner.compiling(message.sampling)
+        try:
+            compiling = self._runner.compiling(message.sampling)
+        except Exception as fault:
+            self._refuse(message, fault)
+            return
         if compiling is None:
             self._submit(message)
             return
@@ -153,8 +157,8 @@ class Loop:
 
     def _submit(self, message: wire.Generate) -> None:
         number = next(self._numbers)
-        prompt_token_ids = np.asarray(wire.unpack_token_ids(message.prompt_token_ids))
         try:
+            prompt_token_ids = np.asarray(wire.unpack_token_ids(message.prompt_token_ids))
             self._runner.add(number, message.sampling, prompt_token_ids, message.stop_token_ids)
             self._scheduler.submit(
                 number,
@@ -164,13 +168,17 @@ class Loop:
                 priority=message.priority,
                 cache_salt=self._salt(message),
             )
-        except Exception as fault:  # whatever is wrong with one request ends no other
+        except Exception as fault:
             self._runner.remove(number)
-            _log.error(event("request_refused", request=message.request_id, fault=fault))
-            self._send([_last(message.request_id, "error", str(fault))])
+            self._refuse(message, fault)
             return
         self._ids[message.request_id] = number
         self._names[number] = message.request_id
+
+    def _refuse(self, message: wire.Generate, fault: Exception) -> None:
+        """Whatever is wrong with one request ends no other."""
+        _log.error(event("request_refused", request=message.request_id, fault=fault))
+        self._send([_last(message.request_id, "error", str(fault))])
 
     def _salt(self, message: wire.Generate) -> bytes:
         """Blocks of an earlier age are never asked for again: that is what a reset is."""
