@@ -40,7 +40,7 @@ async def make_prompt(svc: Services, conversation: Conversation, notes: Notes) -
     rules = await _checked_rules(svc, conversation)
     conversation, mended = mend(conversation)
     notes.add("mended", mended)
-    if _num_chars(conversation) <= INLINE_CHARS:
+    if not _is_long(conversation):
         return _render(svc, conversation, rules)
     # The other streams must not wait for it.
     return await asyncio.to_thread(_render, svc, conversation, rules)
@@ -65,11 +65,13 @@ def _render(svc: Services, conversation: Conversation, rules: str | None) -> Pro
     return Prompt(conversation, text, token_ids, grammar, thinking)
 
 
-def _num_chars(conversation: Conversation) -> int:
+def _is_long(conversation: Conversation) -> bool:
+    """Tools are measured where the turns are short alone: their schemas are written out for it."""
     said = sum(len(turn.text) + len(turn.reasoning) for turn in conversation.turns)
     said += sum(len(result.text) for turn in conversation.turns for result in turn.results)
     said += sum(len(call.arguments) for turn in conversation.turns for call in turn.calls)
-    tools = (
-        len(t.description) + len(msgspec.json.encode(t.parameters)) for t in conversation.tools
-    )
-    return said + sum(256 + num_chars for num_chars in tools)
+    for tool in conversation.tools:
+        if said > INLINE_CHARS:
+            break
+        said += 256 + len(tool.description) + len(msgspec.json.encode(tool.parameters))
+    return said > INLINE_CHARS
