@@ -81,7 +81,7 @@ async def test_an_engine_is_not_silent_while_the_machine_was_stopped(
     stopped_s = 0.0
     monkeypatch.setattr(engine_link, "now_s", lambda: time.monotonic() + stopped_s)
     monkeypatch.setattr(engine_link, "_LOST_AFTER_S", 0.4)
-    made._last_beat_s = time.monotonic()
+    made._last_heard_s = time.monotonic()
     ending = asyncio.create_task(made.end_if_silent())
     await asyncio.sleep(0)
     started_s, stopped_s = time.monotonic(), 60.0
@@ -107,7 +107,7 @@ async def test_a_message_to_an_engine_that_just_left_goes_nowhere(link):
 async def test_a_message_that_cannot_be_read_does_not_hide_the_next(link):
     made, heard = link
     delta = wire.Delta(request_id="a", token_ids=[1], num_cached_tokens=0)
-    made._last_beat_s = 0.0
+    made._last_heard_s = 0.0
     with zmq.Context() as context, context.socket(zmq.PUSH) as outbox:
         outbox.connect(made._address("from-engine"))
         for data in (b"?", wire.encode(wire.Deltas(deltas=[delta]))):
@@ -116,4 +116,4 @@ async def test_a_message_that_cannot_be_read_does_not_hide_the_next(link):
             while not heard.deltas:
                 await asyncio.sleep(0.01)
     assert heard.deltas == [delta]
-    assert made._last_beat_s > 0, "who says something is there"
+    assert made._last_heard_s > 0, "who says something is there"

@@ -62,7 +62,7 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._facts: wire.ModelFacts | None = None
         self._status: wire.Status | None = None
-        self._last_beat_s = now_s()
+        self._last_heard_s = now_s()
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._process: EngineProcess | None = None
         self._death: str | None = None
@@ -117,7 +117,7 @@ class Link:
         self.receive()  # beats may be waiting behind a busy event loop
         if self._death is not None:
             return EngineDead(self._death)
-        silent_s = now_s() - self._last_beat_s
+        silent_s = now_s() - self._last_heard_s
         if silent_s > _BEAT_LIMIT_S:
             return EngineStalled(
                 f"the engine process {self.pid} has not been heard of for {silent_s:.1f} s "
@@ -138,9 +138,9 @@ class Link:
             look_s = now_s()
             await asyncio.sleep(period_s)
             # What held this process up, a machine that was stopped, may have held up the engine.
-            self._last_beat_s += max(0.0, now_s() - look_s - 2 * period_s)
+            self._last_heard_s += max(0.0, now_s() - look_s - 2 * period_s)
             self.receive()
-            silent_s = now_s() - self._last_beat_s
+            silent_s = now_s() - self._last_heard_s
             if silent_s > _LOST_AFTER_S and self._process is not None:
                 _log.error(event("rank_lost", rank=0, why=f"said nothing for {silent_s:.1f} s"))
                 self._process.kill()
@@ -158,7 +158,7 @@ class Link:
             except msgspec.DecodeError as fault:  # of an engine of another version
                 _log.error(event("bad_message", num_bytes=len(data), fault=fault))
             else:
-                self._last_beat_s = now_s()  # whatever it says, it is there
+                self._last_heard_s = now_s()  # whatever it says, it is there
                 self._take(message)
 
     async def close(self) -> None:
